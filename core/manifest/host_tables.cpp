@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stage that reads the tables which are the host's alone.
+#include <system_error>
+#include <utility>
+
+#include "core/base/text.hpp"
+#include "core/manifest/component_table.hpp"
+#include "core/manifest/draft.hpp"
+#include "core/manifest/host_values.hpp"
+#include "core/manifest/option_table.hpp"
+#include "core/manifest/tables.hpp"
+
+namespace limbeck {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Checks the table at `key` and keeps its values.
+HostValues read_table(Draft& draft, const std::string& key, const std::vector<lb_option>& options) {
+  Node* table = find_path(draft.root, key);
+  const Node empty{Node::Table{}, draft.file_position()};
+  draft.host[key] = check_table(table == nullptr ? empty : *table, options, key, draft.scope());
+  return HostValues(draft.host[key]);
+}
+
+fs::path absolute(const fs::path& path) {
+  std::error_code failed;
+  const fs::path found = fs::absolute(path, failed);
+  return (failed ? path : found).lexically_normal();
+}
+
+void read_run(Draft& draft, const fs::path& output_dir) {
+  const HostValues run = read_table(draft, "run", run_options());
+  RunSpec& spec = draft.manifest.run;
+  spec.name = run.text_or("name", fs::path(draft.file).stem().string());
+  spec.output_dir = absolute(!output_dir.empty() ? output_dir.string()
+                                                 : run.text_or("output_dir", "runs/" + spec.name));
+  spec.seed = static_cast<uint64_t>(run.integer("seed"));
+  spec.device = run.text("device");
+  spec.threads = run.integer("threads");
+  spec.log_every_steps = run.integer("log_every_steps");
+  spec.replay = run.text_or("replay", "");
+  if (spec.device == "cuda") {
+    draft.diagnostics.error(run.position("device"),
+                            "run.device: \"cuda\" is not available in this version",
+                            "use \"cpu\", or \"auto\" to take what there is");
+  }
+}
+
+void read_loop(Draft& draft) {
+  const HostValues loop = read_table(draft, "training.loop", loop_options());
+  draft.manifest.loop = {loop.integer("max_train_steps"),
+                         loop.integer("gradient_accumulation_steps")};
+}
+
+void read_distributed(Draft& draft) {
+  const HostValues values = read_table(draft, "training.distributed", distributed_options());
+  for (const char* key : {"num_gpus", "hsdp_replicate_dim", "hsdp_shard_dim", "sp_size",
+                          "tp_size"}) {
+    // hsdp_shard_dim = -1 means "all ranks", of which there is one.
+    const int64_t value = values.integer(key);
+    const bool means_one = value == 1 || (value == -1 && key == std::string("hsdp_shard_dim"));
+    if (!means_one) {
+      draft.diagnostics.error(values.position(key),
+                              cat("training.distributed.", key, ": ", value,
+                                  " is not available in this version; expected 1"));
+    }
+  }
+}
+
+void read_clip(Draft& draft) {
+  const HostValues values = read_table(draft, "callbacks.grad_clip", grad_clip_options());
+  const double norm = values.number("max_grad_norm");
+  draft.manifest.clip.max_grad_norm = norm > 0 ? std::optional<double>(norm) : std::nullopt;
+}
+
+// Without the tables of the trackers in use, which read_components() checks.
+void read_trackers(Draft& draft) {
+  const std::string key = "training.tracker";
+  Node own = *find_path(draft.root, key);
+  if (const Node* names = own.find("trackers"); names != nullptr && names->list() != nullptr) {
+    for (const auto& item : *names->list()) {
+      if (item.text() != nullptr) {
+        remove_member(own, *item.text());
+      }
+    }
+  }
+  auto options = tracker_options();
+  for (const auto& member : *own.table()) {
+    const bool is_unused = member.node.table() != nullptr &&
+                           find_option(options, member.key) == nullptr;
+    if (is_unused) {
+      draft.diagnostics.error(member.key_at,
+                              cat(key, ".", member.key, ": this tracker is not in use"),
+                              cat("add \"", member.key, "\" to training.tracker.trackers"));
+    }
+  }
+  std::erase_if(std::get<Node::Table>(own.value), [&options](const Member& member) {
+    return member.node.table() != nullptr && find_option(options, member.key) == nullptr;
+  });
+  draft.host[key] = check_table(own, options, key, draft.scope());
+}
+
+}  // namespace
+
+void read_host_tables(Draft& draft, const fs::path& output_dir) {
+  read_run(draft, output_dir);
+  read_table(draft, "pipeline", pipeline_options());
+  // The tables inside it are read one by one; this is for the keys beside them.
+  check_values(*find_path(draft.root, "training"), training_options(), "training", draft.scope());
+  read_table(draft, "training.optimizer", optimizer_options());
+  read_loop(draft);
+  read_distributed(draft);
+  read_table(draft, "training.model", training_model_options());
+  read_table(draft, "training.checkpoint", checkpoint_options());
+  read_trackers(draft);
+  read_clip(draft);
+  if (inner_table(draft.root, "callbacks").find("ema") != nullptr) {
+    read_table(draft, "callbacks.ema", ema_callback_options());
+  }
+}
+
+}  // namespace limbeck

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The manifest as typed values: what load_manifest() makes of a TOML file, and what the rest of
+// core reads. Nothing here changes after loading.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <limbeck/abi.h>
+
+#include "core/base/export.hpp"
+#include "core/manifest/config.hpp"
+#include "core/manifest/diagnostics.hpp"
+#include "core/plugin/registry.hpp"
+
+namespace limbeck {
+
+// One use of a component: a checked table of its options, and where it stands.
+struct ComponentSpec {
+  std::string key;  // "method", "prepare[0]", "callbacks.validation", "models.x"
+  Position at;
+  const Component* component = nullptr;  // never null in a loaded manifest
+  std::shared_ptr<const lb_config> config;
+  // The component's name of a role -> the manifest's name, from `roles = { a = "b" }`. Names that
+  // are left out stand for themselves.
+  std::map<std::string, std::string> roles;
+};
+
+enum class Precision { kFloat32, kBFloat16, kFloat64 };
+
+struct OptimizerSpec {  // training.md 4; AdamW
+  double learning_rate = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decays_flagged = true;  // false: parameters that the model flags as such are not decayed
+  std::string lr_scheduler = "constant";
+  int64_t lr_warmup_steps = 0;
+  int64_t lr_num_cycles = 1;
+  double lr_power = 1.0;
+  double min_lr_ratio = 0.1;
+  std::string step_rules;
+};
+
+enum class EmaWarmup { kConstant, kRatio, kPower };
+
+struct EmaSpec {
+  double decay = 0.9999;      // [0, 1)
+  EmaWarmup warmup = EmaWarmup::kConstant;
+  int64_t start_step = 0;     // first step (from 1) whose update is averaged; earlier ones reset it
+};
+
+enum class Recompute { kKeep, kFull };
+
+struct RoleSpec {
+  std::string name;
+  Position at;
+  ComponentSpec model;             // its config: the inline table over config.json over defaults
+  std::filesystem::path init_from; // absolute; empty: initialised from `run.seed` and the name
+  bool is_trained = false;
+  bool is_shadow = false;
+  std::string shadow_of;           // name of a role, if is_shadow
+  Precision dtype = Precision::kFloat32;          // of the weights in memory
+  std::optional<Precision> compute_dtype;         // empty: decided by device and dtype
+  Recompute recompute = Recompute::kKeep;
+  OptimizerSpec optimizer;         // [training.optimizer] with the role's own keys over it
+  std::optional<EmaSpec> ema;
+};
+
+struct LossSpec {
+  ComponentSpec component;
+  double weight = 1.0;
+};
+
+struct CallbackSpec {
+  ComponentSpec component;
+  std::string name;         // [callbacks.<name>]
+  int64_t every_steps = 0;  // of LB_ON_VALIDATE; 0: never
+};
+
+struct DataSpec {
+  ComponentSpec dataset;
+  int64_t batch_size = 1;   // samples of one micro-batch of one data-parallel rank
+  int64_t workers = 0;      // reading threads; 0: the training thread reads
+  bool shuffle = true;
+  int64_t window = 64;      // runs that are shuffled together
+};
+
+struct RunSpec {
+  std::string name;
+  std::filesystem::path output_dir;  // absolute
+  uint64_t seed = 0;
+  std::string device = "auto";       // auto, cpu, cuda
+  int64_t threads = 0;               // 0: all processors this process may use
+  int64_t log_every_steps = 10;
+  std::filesystem::path replay;      // absolute; recorded draws for tests and benches; or empty
+};
+
+struct LoopSpec {
+  int64_t max_train_steps = 0;
+  int64_t gradient_accumulation_steps = 1;
+};
+
+struct ClipSpec {  // [callbacks.grad_clip]
+  std::optional<double> max_grad_norm = 1.0;  // empty: no clipping
+};
+
+struct DistributedSpec {
+  int64_t replicate = 1;
+  int64_t shard = 1;
+  int64_t sequence = 1;
+};
+
+struct Manifest {
+  std::filesystem::path path;  // as given
+  RunSpec run;
+  std::vector<RoleSpec> roles;  // in manifest order
+  ComponentSpec method;
+  std::vector<ComponentSpec> prepare;
+  std::vector<LossSpec> losses;
+  std::vector<CallbackSpec> callbacks;
+  std::vector<ComponentSpec> trackers;
+  std::optional<DataSpec> data;
+  LoopSpec loop;
+  ClipSpec clip;
+  DistributedSpec distributed;
+  // Every number and truth value of [pipeline], [training.data] and [training.loop]:
+  // "pipeline.flow_shift", "data.train_batch_size", "loop.max_train_steps".
+  std::map<std::string, double> facts;
+  std::string resolved;  // TOML with every default filled in
+
+  const RoleSpec* role(const std::string& name) const;  // nullptr: no such role
+};
+
+struct ManifestOptions {
+  std::vector<std::string> set;        // "key=value", applied over the file
+  std::filesystem::path output_dir;    // --override-output-dir; empty: none
+};
+
+// Parses, loads the plugins it names into `registry`, checks every table against its options and
+// every rule that needs no weights and no data, and fills in defaults. All faults are collected
+// and thrown together as Error(kManifest); nothing is created before. Runs no code of libtorch
+// unless a plugin shares it. [control]
+LIMBECK_API Manifest load_manifest(const std::filesystem::path& path,
+                                   const ManifestOptions& options,
+                                   Registry& registry);
+
+}  // namespace limbeck

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of loading: numbers for plugins, and the manifest with every default filled in.
+#include <utility>
+
+#include "core/base/text.hpp"
+#include "core/manifest/component_table.hpp"
+#include "core/manifest/host_values.hpp"
+#include "core/manifest/option_table.hpp"
+#include "core/manifest/strided.hpp"
+#include "core/manifest/tables.hpp"
+#include "core/manifest/toml.hpp"
+
+namespace limbeck {
+namespace {
+
+constexpr const char* kHidden = "***";
+
+void add_facts(const std::string& prefix,
+               const ConfigValue::Table& table,
+               std::map<std::string, double>& facts) {
+  for (const auto& [name, value] : table) {
+    const std::string key = join_key(prefix, name);
+    if (const auto* boolean = std::get_if<bool>(&value.value)) {
+      facts[key] = *boolean ? 1.0 : 0.0;
+    } else if (const auto* integer = std::get_if<int64_t>(&value.value)) {
+      facts[key] = static_cast<double>(*integer);
+    } else if (const auto* number = std::get_if<double>(&value.value)) {
+      facts[key] = *number;
+    }
+  }
+}
+
+// ---- checked values as nodes ----
+
+Node to_node(const ConfigValue& value);
+
+Node table_node(const ConfigValue::Table& table) {
+  Node::Table members;
+  for (const auto& [name, value] : table) {
+    members.push_back({name, {}, to_node(value)});
+  }
+  return {std::move(members), {}};
+}
+
+struct ToNode {
+  template <class Scalar>
+  Node operator()(const Scalar& scalar) const {
+    return {scalar, {}};
+  }
+  Node operator()(const ConfigValue::List& list) const {
+    Node::List items;
+    for (const auto& item : list) {
+      items.push_back(to_node(item));
+    }
+    return {std::move(items), {}};
+  }
+  Node operator()(const ConfigValue::Table& table) const { return table_node(table); }
+};
+
+Node to_node(const ConfigValue& value) { return std::visit(ToNode{}, value.value); }
+
+void put(Node& table, const std::string& name, Node node) {
+  set_member(table, {name, {}, std::move(node)});
+}
+
+template <class T>
+void put_value(Node& table, const std::string& name, T value) {
+  put(table, name, Node{std::move(value), {}});
+}
+
+Node empty_table() { return {Node::Table{}, {}}; }
+
+// Another name of a key, which is written in its own place, or one that would warn.
+bool is_written_when_given(const lb_option& option) {
+  return option.alias != nullptr || (option.flags & LB_OPT_DEPRECATED) != 0;
+}
+
+// The options of a component. A secret keeps its name only.
+Node config_node(const ConfigValue::Table& table, const std::vector<lb_option>& options) {
+  Node node = empty_table();
+  for (const auto& [name, value] : table) {
+    const lb_option* option = find_option(options, name);
+    const bool is_secret = option != nullptr && (option->flags & LB_OPT_SECRET) != 0;
+    const auto* inner = std::get_if<ConfigValue::Table>(&value.value);
+    if (option != nullptr && is_written_when_given(*option) && !value.is_given) {
+      continue;
+    }
+    if (is_secret) {
+      put_value(node, name, std::string(kHidden));
+    } else if (inner != nullptr && option != nullptr && (option->flags & LB_OPT_OPEN) == 0) {
+      put(node, name, config_node(*inner, read_options(option->fields)));
+    } else {
+      put(node, name, to_node(value));
+    }
+  }
+  return node;
+}
+
+std::vector<lb_option> options_of(const Component& component) {
+  return read_options(component.table->options);
+}
+
+// `type`, the host's keys, then the options.
+Node component_node(const Draft& draft, const ComponentSpec& spec) {
+  Node node = empty_table();
+  put_value(node, "type", spec.component->name());
+  for (const auto& [name, value] : draft.host.at(spec.key)) {
+    const bool is_empty = name == "roles" && spec.roles.empty();
+    if (name != "type" && !is_empty) {
+      put(node, name, to_node(value));
+    }
+  }
+  const Node options = config_node(spec.config->table, options_of(*spec.component));
+  for (const auto& member : *options.table()) {
+    put(node, member.key, member.node);
+  }
+  return node;
+}
+
+// ---- tables ----
+
+Node plugins_node(const Draft& draft) {
+  Node::List items;
+  for (const auto& plugin : draft.plugins) {
+    if (plugin.sha256.empty()) {
+      items.push_back({plugin.name, {}});
+    } else {
+      Node entry = empty_table();
+      put_value(entry, "path", plugin.name);
+      put_value(entry, "sha256", plugin.sha256);
+      items.push_back(std::move(entry));
+    }
+  }
+  return {std::move(items), {}};
+}
+
+Node run_node(const Draft& draft) {
+  Node node = table_node(draft.host.at("run"));
+  put_value(node, "name", draft.manifest.run.name);
+  put_value(node, "output_dir", draft.manifest.run.output_dir.string());
+  return node;
+}
+
+Node optimizer_node(const OptimizerSpec& spec) {
+  Node node = empty_table();
+  put_value(node, "learning_rate", spec.learning_rate);
+  put_value(node, "betas", Node::List{{spec.beta1, {}}, {spec.beta2, {}}});
+  put_value(node, "eps", spec.eps);
+  put_value(node, "weight_decay", spec.weight_decay);
+  put_value(node, "no_decay", std::string(spec.decays_flagged ? "none" : "flagged"));
+  put_value(node, "lr_scheduler", spec.lr_scheduler);
+  put_value(node, "lr_warmup_steps", spec.lr_warmup_steps);
+  put_value(node, "lr_num_cycles", spec.lr_num_cycles);
+  put_value(node, "lr_power", spec.lr_power);
+  put_value(node, "min_lr_ratio", spec.min_lr_ratio);
+  put_value(node, "step_rules", spec.step_rules);
+  return node;
+}
+
+Node ema_node(const EmaSpec& spec) {
+  const char* warmup = spec.warmup == EmaWarmup::kRatio   ? "ratio"
+                       : spec.warmup == EmaWarmup::kPower ? "power"
+                                                          : "constant";
+  Node node = empty_table();
+  put_value(node, "decay", spec.decay);
+  put_value(node, "warmup", std::string(warmup));
+  put_value(node, "start_step", spec.start_step);
+  return node;
+}
+
+// In the order of role_options(), so that a resolved manifest resolves to itself.
+Node role_node(const Draft& draft, const RoleSpec& role) {
+  Node values = table_node(draft.host.at(role.model.key));
+  put_value(values, "type", role.model.component->name());
+  put_value(values, "trainable", role.is_trained);
+  put_value(values, "enable_gradient_checkpointing_type",
+            std::string(role.recompute == Recompute::kFull ? "full" : "none"));
+  put(values, "config", config_node(role.model.config->table, options_of(*role.model.component)));
+  if (role.is_trained) {
+    put(values, "optimizer", optimizer_node(role.optimizer));
+  }
+  if (role.ema) {
+    put(values, "ema", ema_node(*role.ema));
+  }
+  Node node = empty_table();
+  for (const auto& option : role_options()) {
+    if (const Node* value = values.find(option.name)) {
+      put(node, option.name, *value);
+    }
+  }
+  return node;
+}
+
+Node roles_node(const Draft& draft) {
+  Node node = empty_table();
+  for (const auto& role : draft.manifest.roles) {
+    put(node, role.name, role_node(draft, role));
+  }
+  return node;
+}
+
+Node list_node(const Draft& draft, const std::vector<const ComponentSpec*>& specs) {
+  Node::List items;
+  for (const auto* spec : specs) {
+    items.push_back(component_node(draft, *spec));
+  }
+  return {std::move(items), {}};
+}
+
+Node tracker_node(const Draft& draft) {
+  Node node = table_node(draft.host.at("training.tracker"));
+  for (const auto& tracker : draft.manifest.trackers) {
+    Node options = config_node(tracker.config->table, options_of(*tracker.component));
+    put(node, tracker.component->name(), std::move(options));
+  }
+  return node;
+}
+
+Node training_node(const Draft& draft) {
+  Node node = empty_table();
+  if (draft.manifest.data) {
+    put(node, "data", component_node(draft, draft.manifest.data->dataset));
+  }
+  for (const char* name : {"optimizer", "loop", "distributed", "model"}) {
+    put(node, name, table_node(draft.host.at(join_key("training", name))));
+  }
+  put(node, "tracker", tracker_node(draft));
+  return node;
+}
+
+// Averages are written with their roles, so [callbacks.ema] is not.
+Node callbacks_node(const Draft& draft) {
+  Node node = empty_table();
+  put(node, "grad_clip", table_node(draft.host.at("callbacks.grad_clip")));
+  for (const auto& callback : draft.manifest.callbacks) {
+    put(node, callback.name, component_node(draft, callback.component));
+  }
+  return node;
+}
+
+}  // namespace
+
+void collect_facts(Draft& draft) {
+  Manifest& manifest = draft.manifest;
+  add_facts("pipeline", draft.host.at("pipeline"), manifest.facts);
+  add_facts("loop", draft.host.at("training.loop"), manifest.facts);
+  if (manifest.data) {
+    add_facts("data", draft.host.at("training.data"), manifest.facts);
+    add_facts("data", manifest.data->dataset.config->table, manifest.facts);
+  }
+}
+
+std::string resolved_toml(const Draft& draft) {
+  const Manifest& manifest = draft.manifest;
+  std::vector<const ComponentSpec*> prepare;
+  for (const auto& spec : manifest.prepare) {
+    prepare.push_back(&spec);
+  }
+  std::vector<const ComponentSpec*> losses;
+  for (const auto& loss : manifest.losses) {
+    losses.push_back(&loss.component);
+  }
+  Node root = empty_table();
+  put(root, "plugins", plugins_node(draft));
+  put(root, "run", run_node(draft));
+  put(root, "models", roles_node(draft));
+  put(root, "method", component_node(draft, manifest.method));
+  put(root, "prepare", list_node(draft, prepare));
+  put(root, "losses", list_node(draft, losses));
+  put(root, "training", training_node(draft));
+  put(root, "callbacks", callbacks_node(draft));
+  put(root, "pipeline", table_node(draft.host.at("pipeline")));
+  return to_toml(root);
+}
+
+}  // namespace limbeck

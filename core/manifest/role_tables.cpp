@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stage that reads [models.*], as far as it does not depend on who trains them.
+#include <system_error>
+#include <utility>
+
+#include "core/base/text.hpp"
+#include "core/manifest/component_table.hpp"
+#include "core/manifest/host_values.hpp"
+#include "core/manifest/option_table.hpp"
+#include "core/manifest/strided.hpp"
+#include "core/manifest/tables.hpp"
+#include "core/manifest/weights_config.hpp"
+
+namespace limbeck {
+namespace {
+
+constexpr std::string_view kPrefix = "models.";
+
+Precision precision_of(const std::string& name) {
+  return name == "bf16"   ? Precision::kBFloat16
+         : name == "fp64" ? Precision::kFloat64
+                          : Precision::kFloat32;
+}
+
+// The folder with weights, which must exist; empty when there is none.
+std::filesystem::path read_init_from(const HostValues& host,
+                                     const std::string& key,
+                                     Diagnostics& diagnostics) {
+  const std::string folder = host.text_or("init_from", "");
+  if (folder.empty()) {
+    return {};
+  }
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    diagnostics.error(host.position("init_from"), cat(key, ".init_from: no such folder: ", folder),
+                      "paths are relative to the manifest's folder");
+    return {};
+  }
+  return folder;
+}
+
+// The options of the network: the manifest's over those of config.json. What config.json says
+// beside the options is about other programs.
+Node merge_config(const Node& given, Node weights, const std::vector<lb_option>& options) {
+  Node merged = given;
+  for (auto& member : std::get<Node::Table>(weights.value)) {
+    const bool is_option = find_option(options, member.key) != nullptr;
+    if (is_option && merged.find(member.key) == nullptr) {
+      set_member(merged, std::move(member));
+    }
+  }
+  return merged;
+}
+
+ComponentSpec read_network(Draft& draft,
+                           const ComponentTable& table,
+                           const std::filesystem::path& init_from) {
+  ComponentSpec spec;
+  spec.key = table.key;
+  spec.at = table.at;
+  spec.component = draft.components[table.key];
+  auto config = std::make_shared<lb_config>();
+  config->key = table.key + ".config";
+  if (spec.component != nullptr) {
+    const auto options = read_options(spec.component->table->options);
+    Node given = inner_table(*table.table, "config");
+    if (table.table->find("config") == nullptr) {
+      given.at = table.at;
+    }
+    if (!init_from.empty()) {
+      given = merge_config(given,
+                           read_weights_config(init_from, spec.component->table->kind,
+                                               draft.diagnostics),
+                           options);
+    }
+    config->table = check_table(given, options, config->key, draft.scope());
+  }
+  spec.config = std::move(config);
+  return spec;
+}
+
+RoleSpec read_role(Draft& draft, const ComponentTable& table) {
+  draft.host[table.key] = check_table(*table.table, role_options(), table.key, draft.scope());
+  const HostValues host(draft.host[table.key]);
+  RoleSpec role;
+  role.name = table.key.substr(kPrefix.size());
+  role.at = table.at;
+  role.init_from = read_init_from(host, table.key, draft.diagnostics);
+  role.dtype = precision_of(host.text("dtype"));
+  if (host.find("compute_dtype") != nullptr) {
+    role.compute_dtype = precision_of(host.text("compute_dtype"));
+  }
+  role.model = read_network(draft, table, role.init_from);
+  return role;
+}
+
+}  // namespace
+
+void read_role_tables(Draft& draft) {
+  for (const auto& table : component_tables(draft)) {
+    if (table.key.starts_with(kPrefix)) {
+      draft.manifest.roles.push_back(read_role(draft, table));
+    }
+  }
+  if (draft.manifest.roles.empty()) {
+    draft.diagnostics.error(draft.file_position(), "no roles: expected a table [models.<role>]",
+                            "each network of a run has one");
+  }
+}
+
+}  // namespace limbeck

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/manifest/tables.hpp"
+
+#include <initializer_list>
+#include <iterator>
+
+#include "core/manifest/option_table.hpp"
+
+namespace limbeck {
+namespace {
+
+// ---- one line per key -----------------------------------------------------------------------
+
+constexpr lb_option key(const char* name, lb_type type, const char* fallback, const char* doc) {
+  return {name, type, fallback == nullptr ? kOptional : 0U, doc, fallback, nullptr, nullptr, {},
+          nullptr};
+}
+constexpr lb_option ranged(lb_option option, const char* range) {
+  option.range = range;
+  return option;
+}
+constexpr lb_option list_of(lb_option option) {
+  option.flags |= uint32_t{LB_OPT_LIST};
+  return option;
+}
+constexpr lb_option required(lb_option option) {
+  option.flags &= ~kOptional;
+  return option;
+}
+// `fallback` is TOML text; NULL: the key may be absent and then has no value.
+constexpr lb_option boolean(const char* name, const char* fallback, const char* doc) {
+  return key(name, LB_BOOL, fallback, doc);
+}
+constexpr lb_option integer(const char* name,
+                            const char* fallback,
+                            const char* range,
+                            const char* doc) {
+  return ranged(key(name, LB_INT, fallback, doc), range);
+}
+constexpr lb_option number(const char* name,
+                           const char* fallback,
+                           const char* range,
+                           const char* doc) {
+  return ranged(key(name, LB_FLOAT, fallback, doc), range);
+}
+constexpr lb_option text(const char* name, const char* fallback, const char* doc) {
+  return key(name, LB_STRING, fallback, doc);
+}
+constexpr lb_option path(const char* name, const char* doc) {
+  return key(name, LB_PATH, nullptr, doc);
+}
+constexpr lb_option choice(const char* name,
+                           const char* fallback,
+                           const char* const* choices,
+                           const char* doc) {
+  lb_option option = key(name, LB_ENUM, fallback, doc);
+  option.choices = choices;
+  return option;
+}
+constexpr lb_option table(const char* name, const char* doc) {
+  lb_option option = key(name, LB_TABLE, nullptr, doc);
+  option.flags |= kElsewhere;
+  return option;
+}
+constexpr lb_option tables(const char* name, const char* doc) { return list_of(table(name, doc)); }
+constexpr lb_option unavailable(const char* name, const char* doc = "") {
+  lb_option option = key(name, LB_STRING, nullptr, doc);
+  option.flags |= kUnavailable;
+  return option;
+}
+constexpr lb_option moved(const char* name, const char* to) {
+  lb_option option = key(name, LB_STRING, nullptr, "");
+  option.alias = to;
+  return option;
+}
+
+template <size_t N>
+std::vector<lb_option> list(const lb_option (&options)[N]) {
+  return {std::begin(options), std::end(options)};
+}
+
+// ---- choices --------------------------------------------------------------------------------
+
+constexpr const char* kDevices[] = {"auto", "cpu", "cuda", nullptr};
+constexpr const char* kDtypes[] = {"fp32", "bf16", "fp64", nullptr};
+constexpr const char* kRecompute[] = {"none", "full", "ops", "block_skip", nullptr};
+constexpr const char* kEmaWarmups[] = {"constant", "ratio", "power", nullptr};
+constexpr const char* kNoDecay[] = {"none", "flagged", nullptr};
+constexpr const char* kSchedules[] = {"constant",
+                                      "constant_with_warmup",
+                                      "linear",
+                                      "cosine",
+                                      "cosine_with_min_lr",
+                                      "cosine_with_restarts",
+                                      "polynomial",
+                                      "piecewise_constant",
+                                      nullptr};
+
+// ---- keys that several tables have ----------------------------------------------------------
+
+constexpr lb_option kType =
+    text("type", nullptr, "The component: what a loaded plugin offers under this name.");
+constexpr lb_option kRoleNameField = text("name", nullptr, "A role of the manifest.");
+
+constexpr lb_option roles_table() {
+  lb_option option = key("roles", LB_TABLE, "{}", "The component's name of a role = ours.");
+  option.flags = LB_OPT_OPEN;
+  option.fields = {sizeof(lb_option), 1, &kRoleNameField};
+  return option;
+}
+constexpr lb_option kRoles = roles_table();
+
+constexpr lb_option kEmaDecay =
+    number("decay", "0.9999", "[0, 1)", "Share of the average that an update keeps.");
+constexpr lb_option kEmaWarmup = choice("warmup", "\"constant\"", kEmaWarmups,
+                                        "How the decay grows to its value.");
+constexpr lb_option kEmaUpdate =
+    unavailable("update", "averages move after each update of their role");
+constexpr lb_option kEmaDevice = unavailable("device", "averages live where their role does");
+
+constexpr const char* kOfPrepareHook =
+    "noise and timesteps are drawn by a [[prepare]] hook: set it among the hook's options";
+
+}  // namespace
+
+std::vector<lb_option> all_optional(std::vector<lb_option> options) {
+  for (auto& option : options) {
+    option.flags |= kOptional;
+  }
+  return options;
+}
+
+std::vector<lb_option> top_options() {
+  static constexpr lb_option kOptions[] = {
+      key("plugins", LB_TABLE, nullptr, "The plugins: names and { path, sha256 } tables."),
+      table("run", "Name, place and machine of the run."),
+      table("models", "One table per role."),
+      table("method", "What is trained and how."),
+      tables("prepare", "Hooks that turn a sample into what the method reads, in order."),
+      tables("losses", "Terms of the loss, summed."),
+      table("training", "Data, optimizer, loop, trackers."),
+      table("callbacks", "What else happens while training, in order."),
+      table("pipeline", "How samples are drawn."),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> run_options() {
+  static constexpr lb_option kOptions[] = {
+      text("name", nullptr, "Name of the run; else that of the file."),
+      text("output_dir", nullptr, "Where results go, relative to the current folder."),
+      integer("seed", "0", "[0, inf)", "Root of all randomness."),
+      choice("device", "\"auto\"", kDevices, "What computes."),
+      integer("threads", "0", "[0, inf)", "Threads of one process; 0: all processors."),
+      integer("log_every_steps", "10", "[1, inf)", "Steps between lines of progress."),
+      path("replay", "Recorded random numbers to use instead of new ones."),
+      unavailable("max_wall_time"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> pipeline_options() {
+  static constexpr lb_option kOptions[] = {
+      number("flow_shift", "1.0", "(0, inf)", "Shift of the noise schedule."),
+      integer("num_inference_steps", nullptr, "[1, inf)", "Steps of a sampler."),
+      number("guidance_scale", nullptr, "[0, inf)", "Weight of classifier-free guidance."),
+      text("sampler", nullptr, "Name of a sampler."),
+      unavailable("dit_config", "options of a network go into [models.<role>.config]"),
+      unavailable("embedded_cfg_scale"),
+      unavailable("is_causal"),
+      unavailable("vae_tiling"),
+      unavailable("vae_sp"),
+      unavailable("disable_autocast", "set models.<role>.compute_dtype instead"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> role_options() {
+  static constexpr lb_option kOptions[] = {
+      kType,
+      path("init_from", "Folder with weights and their config.json."),
+      table("config", "Options of the network."),
+      boolean("trainable", nullptr, "Whether the role is trained; else as the method says."),
+      choice("dtype", "\"fp32\"", kDtypes, "Of the weights in memory."),
+      choice("compute_dtype", nullptr, kDtypes, "Of the computation; else by device and dtype."),
+      choice("enable_gradient_checkpointing_type", nullptr, kRecompute,
+             "What is computed again in backward instead of being kept."),
+      table("optimizer", "Keys of [training.optimizer] that differ for this role."),
+      table("ema", "An average of this role's weights."),
+      unavailable("lora"),
+      unavailable("transformer_override_safetensor"),
+      unavailable("attention_backend"),
+      unavailable("disable_custom_init_weights"),
+      unavailable("cpu_offload"),
+      unavailable("flow_shift", "all roles share [pipeline] flow_shift"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> method_options() {
+  static constexpr lb_option kOptions[] = {kType, kRoles};
+  return list(kOptions);
+}
+
+std::vector<lb_option> prepare_options() { return method_options(); }
+
+std::vector<lb_option> loss_options() {
+  static constexpr lb_option kOptions[] = {
+      kType,
+      kRoles,
+      number("weight", "1.0", "(-inf, inf)", "Factor of this term in the sum."),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> callback_options() {
+  static constexpr lb_option kOptions[] = {
+      kType,
+      kRoles,
+      integer("every_steps", "0", "[0, inf)", "Steps between validations; 0: none."),
+      unavailable("data", "callbacks see the rows of [training.data]"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> data_options() {
+  static constexpr lb_option kOptions[] = {
+      kType,
+      integer("train_batch_size", "1", "[1, inf)", "Samples of one micro-batch of one rank."),
+      integer("dataloader_num_workers", "0", "[0, inf)", "Reading threads; 0: none of its own."),
+      boolean("shuffle", "true", "Whether each epoch has an order of its own."),
+      integer("shuffle_window", "64", "[1, inf)", "Runs of samples that are shuffled together."),
+      moved("seed", "run.seed"),
+      unavailable("preprocessed_data_type"),
+      unavailable("training_cfg_rate", "captions are dropped by a [[prepare]] hook: set its rate"),
+      unavailable("num_height"),
+      unavailable("num_width"),
+      unavailable("num_latent_t"),
+      unavailable("num_frames"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> training_options() {
+  static constexpr lb_option kPerformance[] = {
+      unavailable("enabled"),
+      unavailable("peak_tflops_per_gpu"),
+  };
+  static constexpr lb_option kVsa[] = {
+      unavailable("sparsity"),
+      unavailable("decay_rate"),
+      unavailable("decay_interval_steps"),
+      unavailable("cache_tile_buf"),
+  };
+  constexpr auto nested = [](const char* name, const lb_option* fields, uint32_t count) {
+    lb_option option = key(name, LB_TABLE, nullptr, "");
+    option.fields = {sizeof(lb_option), count, fields};
+    return option;
+  };
+  static const lb_option kOptions[] = {
+      table("data", "The training data."),
+      table("optimizer", "AdamW and its learning rate."),
+      table("loop", "How long to train."),
+      table("distributed", "How ranks share the work."),
+      table("checkpoint", "When to save."),
+      table("tracker", "Where metrics go."),
+      table("model", "Settings of all roles."),
+      nested("performance", kPerformance, std::size(kPerformance)),
+      nested("vsa", kVsa, std::size(kVsa)),
+      unavailable("dit_precision", "set models.<role>.dtype instead"),
+      unavailable("model_path", "set models.<role>.init_from instead"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> optimizer_options() {
+  static constexpr lb_option kOptions[] = {
+      number("learning_rate", nullptr, "(0, inf)", "Before the schedule."),
+      list_of(number("betas", "[0.9, 0.999]", "[0, 1)", "Decay of both moments.")),
+      number("eps", "1e-8", "(0, inf)", "Added to the root of the second moment."),
+      number("weight_decay", "0.0", "[0, inf)", "Decoupled, times the learning rate."),
+      choice("no_decay", "\"none\"", kNoDecay,
+             "Parameters without decay: none, or those that the network flags."),
+      choice("lr_scheduler", "\"constant\"", kSchedules, "Schedule of the learning rate."),
+      integer("lr_warmup_steps", "0", "[0, inf)", "Updates until the full rate."),
+      integer("lr_num_cycles", "1", "[1, inf)", "Of cosine_with_restarts."),
+      number("lr_power", "1.0", "(0, inf)", "Of polynomial."),
+      number("min_lr_ratio", "0.1", "[0, 1]", "Of cosine_with_min_lr."),
+      text("step_rules", "\"\"", "Of piecewise_constant: \"1:500,0.1:800,0.01\"."),
+      unavailable("fused"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> ema_options() {
+  static constexpr lb_option kOptions[] = {
+      kEmaDecay,
+      kEmaWarmup,
+      integer("start_step", "0", "[0, inf)", "First step that is averaged."),
+      kEmaUpdate,
+      kEmaDevice,
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> loop_options() {
+  static constexpr lb_option kOptions[] = {
+      required(integer("max_train_steps", nullptr, "[1, inf)", "Steps of the whole run.")),
+      integer("gradient_accumulation_steps", "1", "[1, inf)", "Micro-batches of one update."),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> distributed_options() {
+  static constexpr lb_option kOptions[] = {
+      integer("num_gpus", "1", nullptr, "Processes in all."),
+      integer("hsdp_replicate_dim", "1", nullptr, "Copies of the weights."),
+      integer("hsdp_shard_dim", "1", nullptr, "Shards of the weights."),
+      integer("sp_size", "1", nullptr, "Ranks that share a sequence."),
+      integer("tp_size", "1", nullptr, "Ranks that share a matrix."),
+      unavailable("pin_cpu_memory"),
+      unavailable("reshard_after_forward"),
+      unavailable("reduce_dtype"),
+      unavailable("fsdp_modules_per_group"),
+      unavailable("fsdp_symmetric_memory"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> checkpoint_options() {
+  static constexpr lb_option kOptions[] = {
+      moved("output_dir", "run.output_dir"),
+      unavailable("resume_from_checkpoint"),
+      unavailable("training_state_checkpointing_steps"),
+      unavailable("checkpoints_total_limit"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> tracker_options() {
+  static constexpr lb_option kOptions[] = {
+      list_of(text("trackers", "[]", "Names of trackers, each with a table of its own.")),
+      moved("run_name", "run.name"),
+      unavailable("project_name"),
+      unavailable("entity"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> training_model_options() {
+  static constexpr lb_option kOptions[] = {
+      choice("enable_gradient_checkpointing_type", "\"none\"", kRecompute,
+             "Of the roles that do not say it themselves."),
+      unavailable("weighting_scheme", kOfPrepareHook),
+      unavailable("logit_mean", kOfPrepareHook),
+      unavailable("logit_std", kOfPrepareHook),
+      unavailable("mode_scale", kOfPrepareHook),
+      unavailable("precondition_outputs"),
+      unavailable("moba_config"),
+      unavailable("enable_torch_compile"),
+      unavailable("torch_compile_kwargs"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> grad_clip_options() {
+  static constexpr lb_option kOptions[] = {
+      number("max_grad_norm", "1.0", nullptr, "Greatest global norm; 0 or less: no clipping."),
+      unavailable("log_grad_norms"),
+      unavailable("norm_type"),
+      unavailable("error_if_nonfinite"),
+      unavailable("scope"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> ema_callback_options() {
+  static constexpr lb_option kOptions[] = {
+      kEmaDecay,
+      kEmaWarmup,
+      integer("start_iter", "0", "[0, inf)", "First step that is averaged."),
+      kEmaUpdate,
+      kEmaDevice,
+      unavailable("roles", "set models.<role>.ema for roles that differ"),
+  };
+  return list(kOptions);
+}
+
+}  // namespace limbeck

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between TOML text and Node trees. The parser library is seen by toml_parse.cpp alone.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "core/manifest/diagnostics.hpp"
+#include "core/manifest/node.hpp"
+
+namespace limbeck {
+
+// Text that is not TOML; what() says why.
+struct SyntaxFault : std::runtime_error {
+  SyntaxFault(Position where, const std::string& why)
+      : std::runtime_error(why), at(std::move(where)) {}
+  Position at;
+};
+
+// A whole document. `file` goes into positions. Throws SyntaxFault.
+Node parse_toml(std::string_view text, const std::string& file);
+
+// One value, such as `[0.9, 0.999]`; every position in it becomes `at`. Throws SyntaxFault.
+Node parse_value(std::string_view text, const Position& at);
+
+// A document with a header for every table; tables inside lists are written inline, except lists
+// of tables only, which get [[headers]]. Reads back to the same values.
+std::string to_toml(const Node& root);
+
+// A double as TOML tells it from an integer: "1.0", "1e-08", "inf".
+std::string float_text(double value);
+
+}  // namespace limbeck

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function per command, each in a file of its name. Results go to standard output; errors
+// are thrown.
+#pragma once
+
+#include "host/options.hpp"
+
+namespace limbeck::host {
+
+void train(const Options& options);
+void check(const Options& options);
+void sample(const Options& options);
+void plugin_list(const Options& options);
+
+}  // namespace limbeck::host

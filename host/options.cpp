@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/options.hpp"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include <boost/program_options.hpp>
+
+#include "core/base/error.hpp"
+#include "core/base/text.hpp"
+#include "core/plugin/host_table.hpp"
+
+namespace limbeck::host {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kOverview =
+    "limbeck trains, fine-tunes and distils video diffusion models. One TOML file, the manifest,\n"
+    "is the whole experiment; what differs between experiments is in plugins.\n"
+    "\n"
+    "Usage: limbeck COMMAND ...\n"
+    "\n"
+    "  train CONFIG                 run the training that a manifest describes\n"
+    "  check CONFIG                 say everything that is wrong with a manifest; train nothing\n"
+    "  sample CONFIG --prompt TEXT  make pictures for prompts with the trained weights\n"
+    "  plugin list [CONFIG|NAME...] what the plugins offer\n"
+    "\n"
+    "  --help, --version; `limbeck COMMAND --help` tells the options of a command\n";
+
+// One command's options, and what stands without a name on its command line.
+struct Form {
+  std::string usage;
+  po::options_description named;
+  po::options_description hidden;
+  po::positional_options_description positions;
+};
+
+void add_common(Form& form) {
+  form.named.add_options()("help,h", "this text")(
+      "log-level", po::value<std::string>()->default_value("info"),
+      "least level that is shown: trace, debug, info, warn or error");
+}
+
+void add_config(Form& form) {
+  form.named.add_options()("config", po::value<std::string>(), "the manifest, as --config or first")(
+      "set", po::value<std::vector<std::string>>()->composing(),
+      "key=value: overrides the manifest, may be repeated")(
+      "override-output-dir", po::value<std::string>(), "folder for everything the run writes");
+  form.positions.add("config", 1);
+}
+
+Form train_form() {
+  Form form;
+  form.usage = "limbeck train CONFIG [options]\n\nRuns the training that CONFIG describes.";
+  add_config(form);
+  form.named.add_options()("dry-run", "as `limbeck check`: everything but training");
+  add_common(form);
+  return form;
+}
+
+Form check_form() {
+  Form form;
+  form.usage =
+      "limbeck check CONFIG [options]\n\nSays everything that is wrong with CONFIG. Reads no "
+      "weights and trains nothing.";
+  add_config(form);
+  add_common(form);
+  return form;
+}
+
+Form sample_form() {
+  Form form;
+  form.usage =
+      "limbeck sample CONFIG --prompt TEXT [options]\n\nMakes a picture for every prompt, with the "
+      "sampler that validation uses.";
+  add_config(form);
+  form.named.add_options()("prompt", po::value<std::vector<std::string>>()->composing(),
+                           "what to show; may be repeated")(
+      "weights", po::value<std::string>(), "folder of exported weights for the trained role")(
+      "output", po::value<std::string>()->default_value("samples"), "folder for the pictures");
+  add_common(form);
+  return form;
+}
+
+Form plugin_list_form() {
+  Form form;
+  form.usage =
+      "limbeck plugin list [CONFIG|NAME...] [options]\n\nLists the components of the plugins of a "
+      "manifest, of the named ones, or of all in the plugin path.";
+  form.hidden.add_options()("plugins", po::value<std::vector<std::string>>());
+  form.positions.add("plugins", -1);
+  add_common(form);
+  return form;
+}
+
+std::string help_of(const Form& form) {
+  std::ostringstream text;
+  text << "Usage: " << form.usage << "\n\n" << form.named;
+  return text.str();
+}
+
+[[noreturn]] void refuse_option(const std::string& option, const Form& form) {
+  std::vector<std::string> known;
+  for (const auto& one : form.named.options()) {
+    known.push_back("--" + one->long_name());
+  }
+  const std::string near = nearest(option, known);
+  throw Error(Fault::kUsage, cat("unknown option '", option, "'"),
+              near.empty() ? cat("options: ", join(known)) : cat("did you mean '", near, "'?"));
+}
+
+po::variables_map read(const Form& form, const std::vector<std::string>& arguments) {
+  po::options_description all;
+  all.add(form.named).add(form.hidden);
+  // Without allow_guessing: "--se" must not quietly be "--set" of one version and not of another.
+  constexpr int kStyle = po::command_line_style::default_style &
+                         ~po::command_line_style::allow_guessing;
+  po::variables_map values;
+  try {
+    po::store(po::command_line_parser(arguments)
+                  .options(all)
+                  .positional(form.positions)
+                  .style(kStyle)
+                  .run(),
+              values);
+  } catch (const po::unknown_option& error) {
+    refuse_option(error.get_option_name(), form);
+  } catch (const po::too_many_positional_options_error&) {
+    throw Error(Fault::kUsage, "more than one manifest was given, expected one",
+                "quote what has spaces in it");
+  } catch (const po::error& error) {
+    throw Error(Fault::kUsage, error.what(), "see `limbeck COMMAND --help`");
+  }
+  return values;
+}
+
+template <class T>
+T value_or(const po::variables_map& values, const char* name, T otherwise) {
+  return values.count(name) == 0 ? otherwise : values[name].as<T>();
+}
+
+log::Level parse_level(const std::string& name) {
+  static const std::map<std::string, log::Level> levels = {{"trace", log::Level::kTrace},
+                                                           {"debug", log::Level::kDebug},
+                                                           {"info", log::Level::kInfo},
+                                                           {"warn", log::Level::kWarn},
+                                                           {"error", log::Level::kError}};
+  const auto found = levels.find(name);
+  if (found == levels.end()) {
+    throw Error(Fault::kUsage, cat("unknown log level '", name, "'"),
+                "levels: trace, debug, info, warn, error");
+  }
+  return found->second;
+}
+
+void read_config(const po::variables_map& values, const Form& form, Options& options) {
+  options.config = value_or<std::string>(values, "config", "");
+  if (options.config.empty()) {
+    throw Error(Fault::kUsage, "no manifest was given, expected the path of a TOML file",
+                cat("usage: ", form.usage.substr(0, form.usage.find('\n'))));
+  }
+  options.manifest.set = value_or<std::vector<std::string>>(values, "set", {});
+  options.manifest.output_dir = value_or<std::string>(values, "override-output-dir", "");
+}
+
+Options read_command(Command command, const Form& form, const std::vector<std::string>& arguments) {
+  const auto values = read(form, arguments);
+  Options options;
+  if (values.count("help") != 0) {
+    options.text = help_of(form);
+    return options;
+  }
+  options.command = command;
+  options.log_level = parse_level(values["log-level"].as<std::string>());
+  if (command == Command::kPluginList) {
+    options.plugins = value_or<std::vector<std::string>>(values, "plugins", {});
+    return options;
+  }
+  read_config(values, form, options);
+  options.is_dry_run = values.count("dry-run") != 0;
+  if (command == Command::kSample) {
+    options.prompts = value_or<std::vector<std::string>>(values, "prompt", {});
+    options.weights = value_or<std::string>(values, "weights", "");
+    options.output = value_or<std::string>(values, "output", "");
+    if (options.prompts.empty()) {
+      throw Error(Fault::kUsage, "no prompt was given", "add --prompt \"what to show\"");
+    }
+  }
+  return options;
+}
+
+[[noreturn]] void refuse_command(const std::string& word, const std::vector<std::string>& known) {
+  const std::string near = nearest(word, known);
+  throw Error(Fault::kUsage, cat("unknown command '", word, "'"),
+              near.empty() ? cat("commands: ", join(known)) : cat("did you mean '", near, "'?"));
+}
+
+Options read_plugin_command(std::vector<std::string> arguments) {
+  if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "-h") {
+    Options options;
+    options.text = help_of(plugin_list_form());
+    return options;
+  }
+  if (arguments.front() != "list") {
+    refuse_command("plugin " + arguments.front(), {"plugin list"});
+  }
+  arguments.erase(arguments.begin());
+  return read_command(Command::kPluginList, plugin_list_form(), arguments);
+}
+
+}  // namespace
+
+Options parse_options(int argc, const char* const* argv) {
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  Options options;
+  options.text = kOverview;
+  if (arguments.empty()) {
+    return options;
+  }
+  const std::string word = arguments.front();
+  arguments.erase(arguments.begin());
+  if (word == "--help" || word == "-h" || word == "help") {
+    return options;
+  }
+  if (word == "--version") {
+    options.text = cat("limbeck ", version(), " (ABI ", LB_ABI_MAJOR, ".", LB_ABI_MINOR, ", ",
+                       host_torch_tag(), ")\n");
+    return options;
+  }
+  if (word == "train") {
+    return read_command(Command::kTrain, train_form(), arguments);
+  }
+  if (word == "check") {
+    return read_command(Command::kCheck, check_form(), arguments);
+  }
+  if (word == "sample") {
+    return read_command(Command::kSample, sample_form(), arguments);
+  }
+  if (word == "plugin") {
+    return read_plugin_command(arguments);
+  }
+  refuse_command(word, {"train", "check", "sample", "plugin", "--help", "--version"});
+}
+
+}  // namespace limbeck::host

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line as values.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/log.hpp"
+#include "core/manifest/manifest.hpp"
+
+namespace limbeck::host {
+
+enum class Command { kText, kTrain, kCheck, kSample, kPluginList };
+
+struct Options {
+  Command command = Command::kText;
+  std::string text;  // kText: what was asked for, help or version
+  log::Level log_level = log::Level::kInfo;
+
+  std::filesystem::path config;  // kTrain, kCheck, kSample
+  ManifestOptions manifest;      // the same
+  bool is_dry_run = false;       // kTrain
+
+  std::vector<std::string> prompts;  // kSample; at least one
+  std::filesystem::path weights;     // kSample; may be empty
+  std::filesystem::path output;      // kSample
+
+  std::vector<std::string> plugins;  // kPluginList: a manifest, names or paths; empty: all there are
+};
+
+// Throws Error(kUsage).
+Options parse_options(int argc, const char* const* argv);
+
+}  // namespace limbeck::host

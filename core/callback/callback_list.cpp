@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/callback/callback_list.hpp"
+
+#include <utility>
+
+#include "core/base/log.hpp"
+#include "core/base/text.hpp"
+
+namespace limbeck {
+namespace {
+
+void event_request(const lb_event* event, uint32_t what) noexcept {
+  *static_cast<uint32_t*>(event->ctx) |= what;
+}
+
+}  // namespace
+
+CallbackList::CallbackList(const Manifest& manifest,
+                           const RoleSet& roles,
+                           Loader* loader,
+                           const lb_batch& facts,
+                           Metrics& metrics)
+    : facts_(facts), metrics_(metrics), max_steps_(manifest.loop.max_train_steps) {
+  for (const auto& spec : manifest.callbacks) {
+    entries_.push_back(std::make_unique<Entry>(spec, roles));
+  }
+  if (loader != nullptr) {
+    data_ = std::make_unique<DataService>(*loader, nullptr);
+  }
+}
+
+bool CallbackList::wants(const Entry& entry, lb_event_kind kind, int64_t step) const {
+  if ((entry.instance.vtable().events >> kind & 1U) == 0) {
+    return false;
+  }
+  if (kind != LB_ON_VALIDATE) {
+    return true;
+  }
+  return validation_was_requested_ || (entry.every_steps > 0 && step % entry.every_steps == 0);
+}
+
+lb_event CallbackList::make_event(const Entry& entry,
+                                  lb_event_kind kind,
+                                  const EventFacts& facts,
+                                  const lb_batch* values) {
+  const bool is_error = kind == LB_ON_ERROR;
+  return {sizeof(lb_event),
+          kind,
+          facts.step,
+          max_steps_,
+          &requests_,
+          is_error ? nullptr : &entry.models.table(),
+          is_error || data_ == nullptr ? nullptr : &data_->table(),
+          &facts_,
+          values,
+          &metrics_.table(),
+          facts.text.empty() ? nullptr : facts.text.c_str(),
+          event_request};
+}
+
+void CallbackList::tell(lb_event_kind kind, const EventFacts& facts) {
+  std::unique_ptr<lb_batch> values;
+  if (facts.values != nullptr) {
+    values = std::make_unique<lb_batch>();
+    for (const auto& [name, value] : *facts.values) {
+      values->put(name, value);
+    }
+  }
+  const at::NoGradGuard no_grad;
+  for (auto& entry : entries_) {
+    if (!wants(*entry, kind, facts.step)) {
+      continue;
+    }
+    const auto event = make_event(*entry, kind, facts, values.get());
+    auto* status = entry->instance.vtable().event(entry->instance.self(), &event);
+    if (kind == LB_ON_ERROR && status != nullptr) {
+      log::warn("callback", to_error(status).with(entry->instance.title()).what());
+      continue;
+    }
+    check(status, entry->instance.title());
+  }
+  if (kind == LB_ON_VALIDATE) {
+    validation_was_requested_ = false;
+  }
+}
+
+uint32_t CallbackList::take_requests() {
+  const uint32_t requests = std::exchange(requests_, 0);
+  validation_was_requested_ = validation_was_requested_ || (requests & LB_WANT_VALIDATION) != 0;
+  return requests;
+}
+
+CallbackList::Extension CallbackList::find_extension(const char* id) {
+  for (auto& entry : entries_) {
+    const auto* component = entry->instance.spec().component->table;
+    const void* table = LB_CAN(component, get_extension) ? component->get_extension(id) : nullptr;
+    if (table != nullptr) {
+      return {table, entry->instance.self(), make_event(*entry, LB_ON_VALIDATE, {}, nullptr)};
+    }
+  }
+  return {};
+}
+
+}  // namespace limbeck

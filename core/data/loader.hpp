@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The micro-batches of one rank, in the global order of the data set, read by the calling thread
+// or ahead of it by threads of its own.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/data/collate.hpp"
+#include "core/data/order.hpp"
+#include "core/data/reader.hpp"
+#include "core/dist/mesh.hpp"
+#include "core/manifest/manifest.hpp"
+#include "core/tensor/batch.hpp"
+
+namespace limbeck {
+
+// With G = mesh.data_size() groups and micro-batches of B samples, the micro-batches of all groups
+// together are one global batch: the next G * B samples of the epoch's order; group q gets those
+// at places q, q + G, q + 2 G, ... of it. What is left of an epoch when fewer than G * B samples
+// remain is dropped. Position and order do not depend on G, B, or the number of workers, so one
+// micro-batch of 16 holds the samples of two micro-batches of 8.
+//
+// A stream (length -1) gives what each rank's own instance reads, 0, 1, 2, ...; when it ends, it is
+// opened again for the next epoch, with a seed made of seed and epoch. It is never shuffled here,
+// and read by the calling thread.
+//
+// The data set is opened once on the constructing thread and once on each worker thread, there when
+// its first micro-batch is read. All functions: [control].
+class Loader {
+ public:
+  // `wanted`: entries that somebody reads, empty for all; `tokens`: see collate(). `data` is copied,
+  // but the component behind it must outlive the loader. Throws Error(kData) for a data set that
+  // is empty or smaller than a global batch, and whatever opening it throws.
+  Loader(DataSpec data,
+         std::vector<std::string> wanted,
+         const Mesh& mesh,
+         uint64_t seed,
+         int64_t batch_size,
+         TokenCounts tokens);
+  // Waits for reads that are under way.
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // Samples of the whole set, -1 for a stream.
+  int64_t length() const { return control_->length(); }
+  // "data set 'name' (training.data)".
+  const std::string& title() const { return title_; }
+  // The entries that batches have.
+  std::vector<BatchName> fields() const { return batch_names(fields_); }
+  // Changes when the number of samples or the runs do: a position of another data set means
+  // nothing for this one.
+  uint64_t fingerprint() const;
+
+  // The next micro-batch, which is the caller's alone. A failure to read it is thrown when its
+  // turn comes and leaves the position where it was: the next call tries again.
+  std::shared_ptr<lb_batch> next();
+  // These samples as one batch; they may repeat. Leaves the position alone. Not for streams.
+  std::shared_ptr<lb_batch> rows(const std::vector<int64_t>& indices);
+
+  // The first sample that next() has not handed out yet; read ahead does not count. At the end of
+  // an epoch the next one begins only when it is asked for.
+  DataPosition position() const { return position_; }
+  // Throws Error(kData) if the data set has no such position.
+  void seek(DataPosition position);
+
+ private:
+  // One micro-batch to read.
+  struct Ticket {
+    DataPosition after;
+    std::vector<int64_t> rows;
+    // Written by a worker before is_done, read after it; is_done under mutex_.
+    std::shared_ptr<lb_batch> batch;
+    std::exception_ptr failure;
+    bool is_done = false;
+  };
+
+  SourceSpec source(int64_t worker) const;
+  int64_t global_batch() const { return batch_size_ * mesh_.data_size(); }
+  void check_size() const;
+  std::shared_ptr<Ticket> plan(DataPosition from);
+  std::shared_ptr<lb_batch> read(const Reader& reader, const std::vector<int64_t>& rows) const;
+  std::shared_ptr<lb_batch> next_from_workers();
+  std::shared_ptr<lb_batch> next_of_stream();
+  void open_stream(int64_t epoch);
+  void start_workers();
+  void stop_workers() noexcept;
+  void forget_tickets();
+  void work(int64_t worker);
+
+  DataSpec data_;
+  std::vector<std::string> wanted_;
+  Mesh mesh_;
+  uint64_t seed_;
+  int64_t batch_size_;
+  TokenCounts tokens_;
+  std::string title_;
+
+  std::unique_ptr<Reader> control_;  // never null after construction
+  int64_t stream_epoch_ = 0;         // of a stream in control_
+  std::vector<Field> fields_;
+  std::vector<int64_t> runs_;
+  std::unique_ptr<Order> order_;  // null for a stream; workers use its const functions only
+  DataPosition position_;
+
+  // Micro-batches that are being read ahead, in order; known to the control thread only.
+  std::deque<std::shared_ptr<Ticket>> ahead_;
+  std::vector<std::thread> workers_;
+
+  std::mutex mutex_;  // of the members below and of Ticket::is_done
+  std::condition_variable has_work_;
+  std::condition_variable has_result_;
+  std::deque<std::shared_ptr<Ticket>> waiting_;  // those of ahead_ that no worker has begun
+  bool is_stopping_ = false;
+};
+
+}  // namespace limbeck

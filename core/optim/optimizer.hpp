@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdamW and the moving average of one trained role, on its flat buffers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "core/manifest/manifest.hpp"
+#include "core/role/role.hpp"
+
+namespace limbeck {
+
+// Decoupled weight decay (Loshchilov and Hutter 2019) with libtorch's order of operations:
+//   p -= lr wd p;  m += (1 - b1)(g - m);  v = b2 v + (1 - b2) g^2
+//   p -= lr / (1 - b1^k)  m / (sqrt(v) / sqrt(1 - b2^k) + eps)
+// k counts the updates of a part: a part that took no part in a round is not moved, not decayed
+// and not counted.
+class RoleOptimizer {
+ public:
+  // `horizon`: how often the role will be updated in the whole run, for its schedule.
+  RoleOptimizer(Role& role, int64_t horizon);
+
+  Role& role() { return role_; }
+  // Updates made so far, and the learning rate of the next one.
+  int64_t updates() const { return updates_; }
+  double learning_rate() const;
+
+  // The norm of the accumulated gradient over all ranks. Synchronises.
+  double grad_norm() const;
+  // Scales the gradient so that its norm, which is `norm`, is at most `max_norm`.
+  void clip(double norm, double max_norm);
+  // One update from the accumulated gradient, then the moving average. `step` is the number of
+  // the training step, from 1.
+  void update(int64_t step);
+  // Zeroes the gradient for the next round.
+  void clear_grad();
+
+ private:
+  void update_average(int64_t step);
+
+  Role& role_;
+  int64_t horizon_;
+  int64_t updates_ = 0;
+  int64_t averaged_updates_ = 0;
+  at::Tensor exp_avg_;
+  at::Tensor exp_avg_sq_;
+  std::vector<at::Tensor> part_steps_;  // fp32 scalars, by trained range
+};
+
+// The decay of average number `n` (from 1): `decay` itself, or at most (1 + n) / (10 + n) (ratio)
+// or 1 - (1 + n)^(-2/3) (power), so that an average forgets its random start quickly.
+double ema_decay(const EmaSpec& spec, int64_t n);
+
+}  // namespace limbeck

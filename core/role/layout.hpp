@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a network declared: its parts, units and parameters, and where each parameter lies in the
+// role's flat buffers. Pure bookkeeping: nothing is allocated here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include <limbeck/abi.h>
+
+#include "core/dist/mesh.hpp"
+
+namespace limbeck {
+
+// Which flat buffer a parameter lies in.
+enum class Store {
+  kTrained,     // master weights: fp32, or fp64
+  kFrozen,      // in the role's dtype
+  kFrozenWide,  // fp32 in a 16-bit role, because the network asks for it
+  kBuffer,      // state that is no weight: a tensor of its own, whole on every rank
+};
+
+struct ParamLayout {
+  std::string name;    // within the unit: "attn.to_q.weight"
+  std::string key;     // in checkpoints: unit name, dot, name; without part
+  std::vector<int64_t> shape;
+  int64_t numel = 0;
+  uint32_t flags = 0;  // LB_PARAM_*
+  lb_dtype dtype = LB_F32;
+  std::string init;
+  Store store = Store::kFrozen;
+  bool is_decayed = false;  // kTrained: weight decay applies
+  size_t part = 0;
+  lb_unit unit = 0;
+  int64_t offset = 0;       // in elements, in the gathered buffer of its store
+};
+
+struct UnitLayout {
+  std::string name;  // "" for the root of a part
+  size_t part = 0;
+  std::vector<size_t> params;  // indices into RoleLayout::params, in declaration order
+};
+
+struct PartLayout {
+  std::string name;   // "" for the first part; else its directory
+  lb_unit root = 0;
+};
+
+// A stretch of the trained buffer that belongs to one part and is decayed or not as a whole:
+// what one optimizer call works on.
+struct TrainedRange {
+  size_t part = 0;
+  bool is_decayed = false;
+  int64_t offset = 0;  // in elements
+  int64_t size = 0;
+};
+
+struct RoleLayout {
+  std::vector<PartLayout> parts;
+  std::vector<UnitLayout> units;
+  std::vector<ParamLayout> params;       // in declaration order
+  std::vector<TrainedRange> trained;     // in order of offset, without gaps
+  int64_t trained_size = 0;              // elements, padding included
+  int64_t frozen_size = 0;
+  int64_t frozen_wide_size = 0;
+
+  int64_t parameter_count() const;  // without buffers and padding
+  const ParamLayout* find(std::string_view key) const;
+};
+
+struct LayoutOptions {
+  bool is_trained = false;
+  bool decays_flagged = true;  // LB_PARAM_NO_DECAY is ignored
+  bool is_16_bit = false;      // the role's dtype
+  Mesh mesh;
+};
+
+// Places every declared parameter. Offsets are multiples of 64 bytes at fp32, and each range ends
+// at a multiple of the shard count, so that all ranks hold equal parts. Throws Error(kPlugin) for
+// duplicate keys.
+void place_params(RoleLayout& layout, const LayoutOptions& options);
+
+}  // namespace limbeck

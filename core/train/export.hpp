@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing the weights of trained roles where other programs can read them.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "core/role/role_set.hpp"
+
+namespace limbeck {
+
+// For every trained role <output_dir>/export/<role>, and <role>-ema if it has averaged weights:
+// config.json and safetensors in the Diffusers layout of the network, in the folder that the
+// network's fact "export.folder" names, read back and compared bit by bit. Returns the folders.
+// Throws Error(kData). [control]
+std::vector<std::filesystem::path> export_roles(const RoleSet& roles,
+                                                const std::filesystem::path& output_dir);
+
+}  // namespace limbeck

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/train/job.hpp"
+
+#include <limbeck/draft/sample.h>
+
+#include "core/base/log.hpp"
+#include "core/base/text.hpp"
+#include "core/plugin/host_table.hpp"
+#include "core/plugin/status.hpp"
+#include "core/train/run.hpp"
+#include "core/train/train_loop.hpp"
+
+namespace limbeck {
+namespace {
+
+// Everything but weights was made and checked; says what the run would be.
+void report_check(const Run& run) {
+  for (const auto& role : run.roles) {
+    log::info("check", cat("role '", role->name(), "': network '",
+                           role->spec().model.component->name(), "', ",
+                           role->layout().parameter_count(), " parameters, ",
+                           role->is_trained() ? "trained" : "frozen"));
+  }
+  if (run.loader != nullptr) {
+    const auto batch =
+        run.manifest.data->batch_size * run.manifest.loop.gradient_accumulation_steps;
+    const auto length = run.loader->length();
+    log::info("check", cat(run.loader->title(), ": ",
+                           length < 0 ? "a stream" : cat(length, " samples"), ", ", batch,
+                           " a step"));
+  }
+  log::info("check", cat(run.manifest.path.string(), " is valid: ",
+                         run.manifest.loop.max_train_steps, " steps of method '",
+                         run.method.spec().component->name(), "'"));
+}
+
+void sample(Run& run, const Job& job) {
+  run.load();
+  if (!job.weights.empty()) {
+    for (auto& role : run.roles) {
+      if (role->is_trained()) {
+        role->load(job.weights);
+      }
+    }
+  }
+  const auto extension = run.callbacks.find_extension("limbeck.sample/1");
+  if (extension.table == nullptr) {
+    throw Error(Fault::kManifest, "no callback of this manifest can sample",
+                "add a callback that provides limbeck.sample/1, such as [callbacks.validation] of "
+                "the basics plugin");
+  }
+  lb_batch prompts;
+  prompts.put("prompt", TextRows(job.prompts.begin(), job.prompts.end()));
+  prompts.put("output", TextRows{job.output.string()});
+  const auto& table = *static_cast<const lb_sample_vtable*>(extension.table);
+  const at::NoGradGuard no_grad;
+  check(table.sample(extension.self, &extension.event, &prompts), "while sampling");
+  for (const auto& file : run.metrics.take_files()) {
+    log::info("sample", cat("wrote ", file.path));
+  }
+}
+
+}  // namespace
+}  // namespace limbeck
+
+void limbeck_run_job(const limbeck::Job& job) {
+  using limbeck::JobKind;
+  try {
+    limbeck::start_process(*job.manifest, *job.registry);
+    {
+      limbeck::Run run(*job.manifest);
+      switch (job.kind) {
+        case JobKind::kTrain:
+          limbeck::train(run);
+          break;
+        case JobKind::kCheck:
+          limbeck::report_check(run);
+          break;
+        case JobKind::kSample:
+          limbeck::sample(run, job);
+          break;
+      }
+    }
+    job.registry->stop();
+  } catch (const c10::Error& error) {
+    throw limbeck::Error(limbeck::Fault::kInternal, error.what_without_backtrace());
+  }
+}
+
+void limbeck_request_stop(int how) { limbeck::request_stop(how); }

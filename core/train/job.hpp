@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the executable asks of liblimbeck.so. The executable itself does not link libtorch: it
+// validates the manifest, sets what must be set before libtorch is mapped (threads, OpenMP
+// policy), opens this library with RTLD_GLOBAL and calls limbeck_run_job.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/export.hpp"
+#include "core/manifest/manifest.hpp"
+#include "core/plugin/registry.hpp"
+
+namespace limbeck {
+
+enum class JobKind { kTrain, kCheck, kSample };
+
+struct Job {
+  JobKind kind = JobKind::kTrain;
+  const Manifest* manifest = nullptr;
+  Registry* registry = nullptr;
+  std::string version;                // of limbeck
+  std::filesystem::path weights;      // kSample: an export, used for the trained role; may be empty
+  std::vector<std::string> prompts;   // kSample
+  std::filesystem::path output;       // kSample: folder for the pictures
+};
+
+}  // namespace limbeck
+
+// Runs the job to its end. Throws limbeck::Error. [control]
+extern "C" LIMBECK_API void limbeck_run_job(const limbeck::Job& job);
+// What the user asked for by a signal, for the running job: an lb_stop. Async-signal-safe.
+extern "C" LIMBECK_API void limbeck_request_stop(int how);

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "basics/validation.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+
+#include <limbeck/group.hpp>
+
+#include "basics/noise_level.hpp"
+#include "media/gif.hpp"
+#include "media/png.hpp"
+
+namespace basics {
+namespace {
+
+enum Role : uint32_t { kStudent, kVae, kTextEncoder };
+
+constexpr const char* kComponent = "validation";
+
+// Pictures are written once, not by every rank.
+bool is_writer() { return lb::Group(LB_WORLD).rank() == 0; }
+
+void write_pictures(const std::filesystem::path& stem, const std::vector<Clip>& clips, int columns,
+                    double fps) {
+  media::write_png(stem.string() + ".png", contact_sheet(clips, columns));
+  media::write_gif(stem.string() + ".gif", side_by_side(clips, columns), fps);
+}
+
+// Every item `times` times in a row.
+std::vector<std::string> repeat(const std::vector<std::string>& items, int64_t times) {
+  std::vector<std::string> result;
+  for (const std::string& item : items) {
+    result.insert(result.end(), static_cast<size_t>(times), item);
+  }
+  return result;
+}
+
+// What the student reads beside `noisy` and `timestep`: the encoded prompts.
+lb::Batch encode(const lb::Models& models, const std::vector<std::string>& prompts) {
+  lb::Batch text;
+  if (models.has(kTextEncoder)) {
+    const lb::Batch encoded =
+        models.run(kTextEncoder, lb::Batch().set("prompt", prompts), LB_RUN_NO_GRAD);
+    text.set("context", encoded["context"]);
+    const lb::Tensor mask = encoded.find("context_mask");
+    if (mask.defined()) {
+      text.set("context_mask", mask);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Validation::Validation(const Options& options) : options_(options) {
+  const std::vector<int64_t>& shape = options_.latent_shape;
+  const bool is_positive = std::all_of(shape.begin(), shape.end(), [](int64_t n) { return n > 0; });
+  if (!shape.empty() && (shape.size() != 4 || !is_positive)) {
+    throw lb::Error(LB_INVALID_ARGUMENT,
+                    "latent_shape needs four positive numbers: [channels, frames, height, width]");
+  }
+}
+
+void Validation::event(const lb::Event& event) {
+  if (options_.prompts.empty()) {
+    return;
+  }
+  if (event.kind() == LB_ON_START) {
+    latent_shape(event);  // a missing size is an error now, not at the first validation
+    if (!options_.run_at_start || event.step() > 0) {
+      return;
+    }
+  }
+  validate(event);
+}
+
+void Validation::validate(const lb::Event& event) const {
+  const std::vector<Clip> clips =
+      make_clips(event, repeat(options_.prompts, options_.num_videos_per_prompt));
+  if (!is_writer()) {
+    return;
+  }
+  const auto columns =
+      static_cast<int>(options_.columns > 0 ? options_.columns : options_.num_videos_per_prompt);
+  const std::filesystem::path stem = std::filesystem::path(event.facts().text("run.output_dir")) /
+                                     "validation" / ("step_" + std::to_string(event.step()));
+  std::string caption;
+  for (const std::string& prompt : options_.prompts) {
+    caption += (caption.empty() ? "" : " | ") + prompt;
+  }
+  try {
+    write_pictures(stem, clips, columns, options_.fps);
+    event.file("validation", "image/png", stem.string() + ".png", caption);
+    event.file("validation", "image/gif", stem.string() + ".gif", caption);
+  } catch (const lb::Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    lb::log(LB_WARN, kComponent, error.what());
+  }
+}
+
+void Validation::sample(const lb::Event& event, const lb::Batch& prompts) {
+  const std::vector<std::string> texts = prompts.texts("prompt");
+  if (texts.empty()) {
+    throw lb::Error(LB_INVALID_ARGUMENT, "there are no prompts to sample");
+  }
+  const std::vector<Clip> clips = make_clips(event, texts);
+  if (!is_writer()) {
+    return;
+  }
+  const std::filesystem::path folder = prompts.text("output");
+  for (size_t i = 0; i < clips.size(); ++i) {
+    char number[32];
+    std::snprintf(number, sizeof number, "%03zu_", i);
+    write_pictures(folder / (number + file_stem(texts[i])), {clips[i]}, 1, options_.fps);
+  }
+  write_pictures(folder / "samples", clips,
+                 static_cast<int>(std::max<int64_t>(1, options_.columns)), options_.fps);
+}
+
+std::vector<Clip> Validation::make_clips(const lb::Event& event,
+                                         const std::vector<std::string>& prompts) const {
+  const lb::NoGrad no_grad;
+  const auto count = static_cast<int64_t>(prompts.size());
+  std::vector<int64_t> sizes = latent_shape(event);
+  sizes.insert(sizes.begin(), count);
+  const lb::Tensor noise = lb::Draws(0, 0).normal("validation.noise", sizes,
+                                                  static_cast<uint32_t>(options_.seed));
+  std::vector<Clip> clips;
+  for (int64_t first = 0; first < count; first += options_.batch_size) {
+    const int64_t size = std::min(options_.batch_size, count - first);
+    const std::vector<std::string> part(prompts.begin() + first, prompts.begin() + first + size);
+    const lb::Tensor latents = denoise(event, noise.narrow(0, first, size), part);
+    const lb::Batch decoded =
+        event.models().run(kVae, lb::Batch().set("latents", latents), LB_RUN_NO_GRAD);
+    for (Clip& clip : to_clips(decoded["pixels"], static_cast<int>(options_.scale))) {
+      clips.push_back(std::move(clip));
+    }
+    if (count > options_.batch_size) {
+      lb::progress("sampling videos", first + size, count);
+    }
+  }
+  return clips;
+}
+
+lb::Tensor Validation::denoise(const lb::Event& event, const lb::Tensor& noise,
+                               const std::vector<std::string>& prompts) const {
+  const lb::Models models = event.models();
+  const auto count = static_cast<int64_t>(prompts.size());
+  const lb::Batch& run = event.facts();
+  const double g = options_.has_guidance_scale
+                       ? options_.guidance_scale
+                       : run.number("pipeline.guidance_scale", options_.guidance_scale);
+  const auto steps = options_.has_sampling_steps
+                         ? options_.sampling_steps
+                         : static_cast<int64_t>(run.number(
+                               "pipeline.num_inference_steps",
+                               static_cast<double>(options_.sampling_steps)));
+  const bool is_guided = g != 1.0 && models.has(kTextEncoder);
+  const lb::Batch conditional = encode(models, prompts);
+  const lb::Batch unconditional =
+      is_guided ? encode(models, repeat({options_.negative_prompt}, count)) : lb::Batch();
+  const bool is_averaged = options_.use_ema && models.has(kStudent, "limbeck.averaged/1");
+  const uint32_t flags = is_averaged ? LB_RUN_NO_GRAD | LB_RUN_AVERAGED : LB_RUN_NO_GRAD;
+  const double time_scale = models.facts(kStudent).number("time_scale", kLevels);
+  const double s = options_.flow_shift > 0.0 ? options_.flow_shift
+                                             : run.number("pipeline.flow_shift", 1.0);
+  const std::vector<double> levels = sampling_levels(steps, s);
+
+  lb::Tensor x = noise;
+  for (size_t j = 0; j + 1 < levels.size(); ++j) {
+    const lb::Tensor timestep = lb::full({count}, time_scale * levels[j]);
+    const auto velocity = [&](const lb::Batch& text) {
+      lb::Batch in = text;
+      in.set("noisy", x).set("timestep", timestep);
+      return models.run(kStudent, in, flags)["velocity"].to(LB_F32);
+    };
+    lb::Tensor v = velocity(conditional);
+    if (is_guided) {
+      const lb::Tensor u = velocity(unconditional);
+      v = u + g * (v - u);
+    }
+    x = lb::add_scaled(x, v, levels[j + 1] - levels[j]);
+  }
+  return x;
+}
+
+std::vector<int64_t> Validation::latent_shape(const lb::Event& event) const {
+  if (!options_.latent_shape.empty()) {
+    return options_.latent_shape;
+  }
+  const lb::Batch student = event.models().facts(kStudent);
+  const lb::Batch vae = event.models().facts(kVae);
+  const auto fact = [](const lb::Batch& facts, const char* name) {
+    return static_cast<int64_t>(facts.number(name, 0.0));
+  };
+  const lb::Batch& run = event.facts();
+  const int64_t spatial = std::max<int64_t>(1, fact(vae, "spatial_ratio"));
+  const int64_t temporal = std::max<int64_t>(1, fact(vae, "temporal_ratio"));
+  int64_t frames = fact(run, "data.num_latent_t");
+  if (frames == 0 && fact(run, "data.num_frames") > 0) {
+    frames = (fact(run, "data.num_frames") - 1) / temporal + 1;
+  }
+  std::vector<int64_t> shape = {fact(student, "latent_channels"), frames,
+                                fact(run, "data.num_height") / spatial,
+                                fact(run, "data.num_width") / spatial};
+  if (std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n <= 0; })) {
+    throw lb::Error(LB_INVALID_ARGUMENT,
+                    "the size of a sample is not known: set latent_shape = [channels, frames, "
+                    "height, width], or num_latent_t, num_height and num_width of [training.data]");
+  }
+  return shape;
+}
+
+}  // namespace basics

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+set(_basics ${PROJECT_SOURCE_DIR}/plugins/basics)
+limbeck_test(
+  basics_test
+  LABEL
+  unit
+  SOURCES
+  basics_test.cpp
+  ${_basics}/clips.cpp
+  ${_basics}/json_lines.cpp
+  LIBRARIES
+  limbeck_media)
+# The components with the real tensors and random numbers of core, and networks made up for it.
+limbeck_test(
+  basics_hooks_test
+  TORCH
+  LABEL
+  unit
+  SOURCES
+  basics_hooks_test.cpp
+  ${_basics}/clips.cpp
+  ${_basics}/flow_noise.cpp
+  ${_basics}/json_lines.cpp
+  ${_basics}/jsonl.cpp
+  ${_basics}/text_dropout.cpp
+  ${_basics}/validation.cpp
+  ${_basics}/velocity_mse.cpp
+  LIBRARIES
+  limbeck_media)

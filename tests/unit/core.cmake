@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+limbeck_test(
+  limbeck_core_test
+  LABEL
+  unit
+  TORCH
+  SOURCES
+  unit/attention_test.cpp
+  unit/dispatch_test.cpp
+  unit/forward_test.cpp
+  unit/layout_test.cpp
+  unit/metrics_test.cpp
+  unit/norm_test.cpp
+  unit/optimizer_test.cpp
+  unit/plan_test.cpp
+  unit/progress_test.cpp
+  unit/random_test.cpp
+  unit/schedule_test.cpp
+  unit/toy_network.cpp)

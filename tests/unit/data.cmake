@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+limbeck_test(
+  limbeck_data_test
+  TORCH
+  LABEL
+  unit
+  SOURCES
+  data_collate_test.cpp
+  data_loader_test.cpp
+  data_order_test.cpp
+  safetensors_file_test.cpp
+  weights_folder_test.cpp)

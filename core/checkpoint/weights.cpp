@@ -6,10 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iomanip>
-#include <optional>
-#include <regex>
 #include <set>
-#include <sstream>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
@@ -126,11 +123,21 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
   return weight_map;
 }
 
-// Files that are weights in this layout, under any of its names.
-bool is_weights_file(const std::string& name) {
-  static const std::regex pattern(
-      R"((diffusion_pytorch_model|model)(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?)");
-  return std::regex_match(name, pattern);
+// Files that are weights in this layout, or their index, under any of its names.
+bool is_weights_file(std::string name) {
+  const auto strip_end = [&](const std::string& end) {
+    const bool is_there = ends_with(name, end);
+    name.resize(name.size() - (is_there ? end.size() : 0));
+    return is_there;
+  };
+  if (!strip_end(kIndexExtension) && !strip_end(kExtension)) {
+    return false;
+  }
+  for (auto& letter : name) {  // "model-00001-of-00002" -> "model-#####-of-#####"
+    letter = letter >= '0' && letter <= '9' ? '#' : letter;
+  }
+  strip_end("-#####-of-#####");
+  return name == kStem || name == "model";
 }
 
 struct Shard {

@@ -37,9 +37,9 @@ namespace limbeck {
 // its first micro-batch is read. All functions: [control].
 class Loader {
  public:
-  // `wanted`: entries that somebody reads, empty for all; `tokens`: see collate(). `data` is copied,
-  // but the component behind it must outlive the loader. Throws Error(kData) for a data set that
-  // is empty or smaller than a global batch, and whatever opening it throws.
+  // `wanted`: entries that somebody reads, empty for all; `tokens`: see collate(). `data` is
+  // copied, but the component behind it must outlive the loader. Throws Error(kData) for a data
+  // set that is empty or smaller than a global batch, and whatever opening it throws.
   Loader(DataSpec data,
          std::vector<std::string> wanted,
          const Mesh& mesh,

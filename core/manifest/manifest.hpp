@@ -117,7 +117,7 @@ struct DistributedSpec {
   int64_t sequence = 1;
 };
 
-struct Manifest {
+struct LIMBECK_API Manifest {
   std::filesystem::path path;  // as given
   RunSpec run;
   std::vector<RoleSpec> roles;  // in manifest order

@@ -13,6 +13,8 @@
 namespace limbeck {
 namespace {
 
+constexpr size_t kLongestText = 80;  // of a value in a message
+
 std::optional<double> as_number(const Node& node) {
   if (const auto* integer = std::get_if<int64_t>(&node.value)) {
     return static_cast<double>(*integer);
@@ -34,6 +36,9 @@ bool is_same_table(const Node& a, const Node& b) {
            return other != nullptr && is_same_value(member.node, *other);
          });
 }
+
+// A byte of UTF-8 that is not the first of its character.
+bool is_inside_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U; }
 
 Node* child(Node& node, const std::string& name) {
   auto* list = std::get_if<Node::List>(&node.value);
@@ -118,7 +123,11 @@ std::string describe(const Node& node) {
       return cat("the number ", float_text(value));
     }
     std::string operator()(const std::string& value) const {
-      return cat("the text \"", value, "\"");
+      size_t shown = std::min(value.size(), kLongestText);
+      while (shown < value.size() && is_inside_character(value[shown])) {
+        --shown;
+      }
+      return cat("the text ", quoted(value.substr(0, shown)), shown < value.size() ? "..." : "");
     }
     std::string operator()(const Node::List&) const { return "a list"; }
     std::string operator()(const Node::Table&) const { return "a table"; }

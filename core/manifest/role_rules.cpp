@@ -52,7 +52,7 @@ std::string or_none(const std::vector<std::string>& names) {
   return names.empty() ? "none" : join(names);
 }
 
-// "student (trained), vae (optional)"
+// "a (trained), b (optional)"
 std::string list_of(const std::vector<lb_role>& roles) {
   std::vector<std::string> items;
   for (const auto& role : roles) {
@@ -61,7 +61,7 @@ std::string list_of(const std::vector<lb_role>& roles) {
       notes.emplace_back("trained");
     }
     if (has_flag(role, LB_ROLE_SHADOW)) {
-      notes.emplace_back("average");
+      notes.push_back(cat("average of ", roles[role.of].name));
     }
     if (has_flag(role, LB_ROLE_OPTIONAL)) {
       notes.emplace_back("optional");
@@ -92,11 +92,12 @@ void report_missing(Draft& draft, const User& user, const lb_role& role) {
 }
 
 // `roles = { theirs = "ours" }`: both sides must exist.
-void check_mapping(Draft& draft, const User& user) {
+bool check_mapping(Draft& draft, const User& user) {
   const auto* roles = HostValues(draft.host[user.spec.key]).find("roles");
   if (roles == nullptr) {
-    return;
+    return true;
   }
+  bool is_sound = true;
   std::vector<std::string> theirs;
   for (const auto& role : user.roles) {
     theirs.emplace_back(role.name);
@@ -108,12 +109,15 @@ void check_mapping(Draft& draft, const User& user) {
     if (std::find(theirs.begin(), theirs.end(), name) == theirs.end()) {
       draft.diagnostics.error(value.at, cat(key, ": ", user.name, " has no role \"", name, "\""),
                               cat("its roles: ", list_of(user.roles)));
+      is_sound = false;
     }
     if (std::find(ours.begin(), ours.end(), target) == ours.end()) {
       draft.diagnostics.error(value.at, cat(key, ": there is no [models.", target, "]"),
                               cat("the manifest has ", or_none(ours)));
+      is_sound = false;
     }
   }
+  return is_sound;
 }
 
 std::vector<std::string> capabilities_of(const lb_role& role) {
@@ -173,22 +177,26 @@ void check_sharing(Draft& draft, const User& user) {
   }
 }
 
-// Returns the manifest's names of the roles that are in use.
-std::set<std::string> check_needs(Draft& draft, const User& user) {
-  std::set<std::string> used;
-  check_mapping(draft, user);
+// What all components together need.
+struct Needs {
+  std::set<std::string> roles;  // as the manifest calls them
+  bool is_any_missing = false;
+};
+
+void check_needs(Draft& draft, const User& user, Needs& needs) {
+  needs.is_any_missing |= !check_mapping(draft, user);
   check_sharing(draft, user);
   for (const auto& needed : user.roles) {
     const std::string name = role_name(user.spec, needed.name);
     const bool is_mapped = user.spec.roles.count(needed.name) > 0;
-    used.insert(name);
+    needs.roles.insert(name);
     if (const RoleSpec* role = find_role(draft.manifest, name)) {
       check_capabilities(draft, user, needed, *role);
     } else if (!has_flag(needed, LB_ROLE_OPTIONAL) && !is_mapped) {
       report_missing(draft, user, needed);
+      needs.is_any_missing = true;
     }
   }
-  return used;
 }
 
 // What the method says about roles becomes a property of the roles.
@@ -241,11 +249,10 @@ void check_unused(Draft& draft, const std::set<std::string>& used) {
 }  // namespace
 
 void check_roles(Draft& draft) {
-  std::set<std::string> used;
+  Needs needs;
   for (const ComponentSpec* spec : users(draft.manifest)) {
     if (spec->component != nullptr) {
-      used.merge(check_needs(draft, {*spec, roles_of(*spec->component),
-                                     describe(*spec->component)}));
+      check_needs(draft, {*spec, roles_of(*spec->component), describe(*spec->component)}, needs);
     }
   }
   const ComponentSpec& method = draft.manifest.method;
@@ -254,8 +261,9 @@ void check_roles(Draft& draft) {
     mark_trained(draft, user);
     check_trainable(draft, user);
   }
-  if (draft.has_all_components) {
-    check_unused(draft, used);
+  // Where a role is missing, one that is left over is most likely the same fault.
+  if (draft.has_all_components && !needs.is_any_missing) {
+    check_unused(draft, needs.roles);
   }
 }
 

@@ -79,8 +79,26 @@ ComponentSpec read_network(Draft& draft,
   return spec;
 }
 
+// Checks the host's keys of a role. An option of the network among them gets a better hint.
+void read_host_keys(Draft& draft, const ComponentTable& table) {
+  const Component* component = draft.components[table.key];
+  const auto own = component == nullptr ? std::vector<lb_option>()
+                                        : read_options(component->table->options);
+  Node rest = *table.table;
+  for (const auto& member : *table.table->table()) {
+    const bool is_host_key = find_option(role_options(), member.key) != nullptr;
+    if (!is_host_key && find_option(own, member.key) != nullptr) {
+      draft.diagnostics.error(member.key_at,
+                              cat("unknown key \"", table.key, ".", member.key, "\""),
+                              cat("options of a network go into [", table.key, ".config]"));
+      remove_member(rest, member.key);
+    }
+  }
+  draft.host[table.key] = check_table(rest, role_options(), table.key, draft.scope());
+}
+
 RoleSpec read_role(Draft& draft, const ComponentTable& table) {
-  draft.host[table.key] = check_table(*table.table, role_options(), table.key, draft.scope());
+  read_host_keys(draft, table);
   const HostValues host(draft.host[table.key]);
   RoleSpec role;
   role.name = table.key.substr(kPrefix.size());

@@ -8,6 +8,7 @@
 #include "core/base/text.hpp"
 #include "core/manifest/option_table.hpp"
 #include "core/manifest/strided.hpp"
+#include "core/manifest/tables.hpp"
 #include "core/manifest/toml.hpp"
 
 namespace limbeck {
@@ -215,6 +216,9 @@ std::string hint_for_key(const std::string& name, const std::vector<lb_option>& 
     if ((option.flags & (kUnavailable | LB_OPT_DEPRECATED)) == 0) {
       names.emplace_back(option.name);
     }
+  }
+  if (const std::string home = home_of(name); !home.empty()) {
+    return cat("it is a key of [", home, "]");
   }
   const std::string guess = nearest(name, names);
   if (!guess.empty()) {

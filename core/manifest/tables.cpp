@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/manifest/tables.hpp"
 
-#include <initializer_list>
 #include <iterator>
+#include <utility>
 
 #include "core/manifest/option_table.hpp"
 
@@ -122,6 +122,32 @@ constexpr const char* kOfPrepareHook =
     "noise and timesteps are drawn by a [[prepare]] hook: set it among the hook's options";
 
 }  // namespace
+
+std::string home_of(std::string_view key) {
+  const std::pair<const char*, std::vector<lb_option>> tables[] = {
+      {"run", run_options()},
+      {"pipeline", pipeline_options()},
+      {"training.loop", loop_options()},
+      {"training.optimizer", optimizer_options()},
+      {"training.data", data_options()},
+      {"training.distributed", distributed_options()},
+      {"training.tracker", tracker_options()},
+      {"models.<role>", role_options()},
+      {"models.<role>.ema", ema_options()},
+      {"callbacks.grad_clip", grad_clip_options()},
+      {"callbacks.<name>", callback_options()},
+  };
+  if (key == "type" || key == "name" || key == "data") {
+    return "";
+  }
+  for (const auto& [table, options] : tables) {
+    const lb_option* option = find_option(options, key);
+    if (option != nullptr && (option->flags & kUnavailable) == 0) {
+      return table;
+    }
+  }
+  return "";
+}
 
 std::vector<lb_option> all_optional(std::vector<lb_option> options) {
   for (auto& option : options) {

@@ -4,6 +4,8 @@
 // unavailable, so that nobody believes they have an effect.
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <limbeck/abi.h>
@@ -34,6 +36,10 @@ std::vector<lb_option> training_model_options();
 // The core's own callbacks.
 std::vector<lb_option> grad_clip_options();
 std::vector<lb_option> ema_callback_options();
+
+// The table that has a key of this name, should somebody write it elsewhere; empty: none, or the
+// name says too little ("type").
+std::string home_of(std::string_view key);
 
 // The same options, none of which has to be there and none of which has a default.
 std::vector<lb_option> all_optional(std::vector<lb_option> options);

@@ -28,6 +28,9 @@ Node parse_value(std::string_view text, const Position& at);
 // of tables only, which get [[headers]]. Reads back to the same values.
 std::string to_toml(const Node& root);
 
+// In quotes, with escapes for what TOML does not allow between them.
+std::string quoted(const std::string& text);
+
 // A double as TOML tells it from an integer: "1.0", "1e-08", "inf".
 std::string float_text(double value);
 

@@ -56,7 +56,7 @@ at::Tensor block_mask(const lb_attend& spec, int64_t query_frames, int64_t token
   return expand_frames(mask, query_frames, key_frames, tokens);
 }
 
-at::Tensor teacher_mask(const lb_attend& spec, int64_t tokens) {
+at::Tensor clean_and_noisy_mask(const lb_attend& spec, int64_t tokens) {
   const Blocks blocks{spec};
   const int64_t half = spec.frames;
   const int64_t all = 2 * half;
@@ -99,7 +99,7 @@ at::Tensor pattern_mask(const lb_attend& spec, int64_t queries, int64_t keys) {
   if (spec.pattern == LB_ATTEND_TEACHER) {
     TORCH_CHECK(queries == keys, "the pattern [clean | noisy] needs as many queries as keys, got ",
                 queries, " and ", keys);
-    return teacher_mask(spec, tokens);
+    return clean_and_noisy_mask(spec, tokens);
   }
   TORCH_CHECK(spec.pattern == LB_ATTEND_BLOCKS, "there is no attention pattern ", spec.pattern);
   TORCH_CHECK(queries <= keys && queries % tokens == 0, "attention got ", queries,

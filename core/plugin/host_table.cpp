@@ -57,6 +57,10 @@ std::string_view file_name(const char* path) {
   return slash == std::string_view::npos ? text : text.substr(slash + 1);
 }
 
+bool is_given(const char* text) {
+  return text != nullptr && *text != '\0';
+}
+
 std::string place(const char* file, int32_t line) {
   return cat(file_name(file), ":", line);
 }
@@ -66,7 +70,7 @@ lb_status* fail(const lb_host*, lb_code code, const char* file, int32_t line, co
     // A plugin that fails with LB_OK has a bug; success is NULL.
     lb_status* status = make_status(code == LB_OK ? LB_UNKNOWN : code,
                                     message == nullptr ? "no message" : message);
-    return file == nullptr ? status : add_frame(status, "at " + place(file, line));
+    return is_given(file) ? add_frame(status, "at " + place(file, line)) : status;
   } catch (...) {
     return status_of_current_exception();
   }
@@ -76,7 +80,7 @@ lb_status* context(
     const lb_host*, lb_status* status, const char* file, int32_t line, const char* message) {
   try {
     std::string frame = message == nullptr ? "" : message;
-    if (file != nullptr) {
+    if (is_given(file)) {
       frame += " (" + place(file, line) + ")";
     }
     return add_frame(status, std::move(frame));
@@ -126,7 +130,7 @@ void write_log(const lb_host*,
   try {
     std::string text = message;
     // Where a debug line comes from is for the plugin's author; a person running it reads text.
-    if (file != nullptr && (level == LB_TRACE || level == LB_DEBUG)) {
+    if (is_given(file) && (level == LB_TRACE || level == LB_DEBUG)) {
       text += " (" + place(file, line) + ")";
     }
     log::write(to_level(level), component == nullptr ? "plugin" : component, text);

@@ -13,7 +13,10 @@ namespace {
 // 64 bytes of fp32: matrices start on cache lines.
 constexpr int64_t kAlignment = 16;
 
-int64_t aligned(int64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t round_up(int64_t size, int64_t multiple) {
+  return (size + multiple - 1) / multiple * multiple;
+}
+int64_t aligned(int64_t offset) { return round_up(offset, kAlignment); }
 
 Store store_of(const ParamLayout& param, const LayoutOptions& options) {
   if ((param.flags & LB_PARAM_BUFFER) != 0) {
@@ -73,7 +76,7 @@ void place_params(RoleLayout& layout, const LayoutOptions& options) {
           }
         }
       }
-      range.size = aligned(options.mesh.padded(range.size));
+      range.size = round_up(range.size, kAlignment * options.mesh.shard);
       if (range.size > 0) {
         layout.trained_size = range.offset + range.size;
         layout.trained.push_back(range);

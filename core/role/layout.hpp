@@ -79,8 +79,8 @@ struct LayoutOptions {
   Mesh mesh;
 };
 
-// Places every declared parameter. Offsets are multiples of 64 bytes at fp32, and each range ends
-// at a multiple of the shard count, so that all ranks hold equal parts. Throws Error(kPlugin) for
+// Places every declared parameter. Offsets are multiples of 64 bytes at fp32, and each range is a
+// multiple of that for every shard, so that all ranks hold equal, aligned parts. Throws Error(kPlugin) for
 // duplicate keys.
 void place_params(RoleLayout& layout, const LayoutOptions& options);
 

@@ -60,8 +60,12 @@ function(limbeck_add_plugin target)
     ${target} PRIVATE LB_PLUGIN_ID="${arg_ID}" LB_PLUGIN_VERSION="${arg_VERSION}"
                       LB_PLUGIN_LICENSE="${arg_LICENSE}")
   target_link_options(
-    ${target} PRIVATE -Wl,--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/plugin.map -Wl,-z,nodelete
-    -Wl,-z,now -Wl,--no-undefined)
+    ${target}
+    PRIVATE
+    -Wl,--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/plugin.map
+    -Wl,-z,nodelete
+    -Wl,-z,now
+    -Wl,--no-undefined)
   target_link_libraries(${target} PRIVATE limbeck::sdk ${arg_LIBRARIES})
   if(TARGET limbeck_flags)
     target_link_libraries(${target} PRIVATE limbeck_flags)

@@ -139,7 +139,8 @@ lb_status* load(void* self, const lb_reader* reader) noexcept {
 
 // Whether T overrides a virtual member of its base: the pointer then has T's (or a class between
 // them as) scope.
-#define LB_OVERRIDES(T, Base, member) (!std::is_same_v<decltype(&T::member), decltype(&Base::member)>)
+#define LB_OVERRIDES(T, Base, member) \
+  (!std::is_same_v<decltype(&T::member), decltype(&Base::member)>)
 
 template <class T>
 const lb_component* component(const char* kind,

@@ -40,8 +40,8 @@ class Dataset {
   virtual int64_t length() = 0;
   // What a sample has. Asked once.
   virtual std::vector<Field> fields() = 0;
-  // Fills `sample`, which is empty, with CPU tensors and texts. A stream is called with 0, 1, 2, ...
-  // and ends by throwing Error(LB_OUT_OF_RANGE).
+  // Fills `sample`, which is empty, with CPU tensors and texts. A stream is called with 0, 1, 2 and
+  // so on, and ends by throwing Error(LB_OUT_OF_RANGE).
   virtual void read(int64_t index, Batch& sample) = 0;
   // Where runs of samples end that are cheap to read together, such as row groups: ascending, the
   // last one is length(). Not overridden: every sample is a run of its own.

@@ -123,13 +123,14 @@ class Units {
   // a gradient. It is a pure function of its inputs and its unit's parameters.
   template <class Body>
   std::vector<Tensor> run(Unit unit, Tensors in, size_t n_out, Body body) const {
+    std::vector<Tensor> out(n_out);
     lb_body boxed{};
     boxed.self = new Body(std::move(body));
     boxed.run = [](void* self, const lb_unit_call* call) noexcept {
-      return guard("the body", nullptr, [&] { fill(call, (*static_cast<Body*>(self))(Call(call))); });
+      return guard("the body", nullptr,
+                   [&] { fill(call, (*static_cast<Body*>(self))(Call(call))); });
     };
     boxed.release = [](void* self) noexcept { delete static_cast<Body*>(self); };
-    std::vector<Tensor> out(n_out);
     check(units_->run(units_, unit, &boxed, reinterpret_cast<lb_tensor* const*>(in.data()),
                       static_cast<uint32_t>(in.size()), reinterpret_cast<lb_tensor**>(out.data()),
                       static_cast<uint32_t>(n_out)));
@@ -156,7 +157,8 @@ class Units {
  private:
   static void fill(const lb_unit_call* call, Tensor result) {
     if (call->n_out != 1) {
-      throw Error(LB_INTERNAL, "a unit returned 1 tensor instead of " + std::to_string(call->n_out));
+      throw Error(LB_INTERNAL,
+                  "a unit returned 1 tensor instead of " + std::to_string(call->n_out));
     }
     call->out[0] = result.release();
   }

@@ -96,7 +96,10 @@ class OptionTable {
 
   // An option with the member's value as default.
   template <class T>
-  OptionTable& operator()(const char* name, T& value, const char* doc, const char* range = nullptr) {
+  OptionTable& operator()(const char* name,
+                          T& value,
+                          const char* doc,
+                          const char* range = nullptr) {
     return add<T>(name, doc, text(detail::toml(value)), range);
   }
   // One without a default: the manifest must give it.

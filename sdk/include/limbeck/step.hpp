@@ -138,7 +138,8 @@ class Step : public Draws {
   Models models() const { return Models(step_->models); }
   // The micro-batch. Empty in start() and in a round with LB_ROUND_OWN_DATA.
   const Batch& batch() const { return batch_; }
-  // Numbers of the manifest: "pipeline.flow_shift", "data.train_batch_size", "loop.max_train_steps".
+  // Numbers of the manifest, such as "pipeline.flow_shift" and "data.train_batch_size", and
+  // "run.seed", "run.name", "run.output_dir".
   const Batch& facts() const { return facts_; }
 
   // Differentiates `loss`, a scalar, with respect to the roles of `bits` (LB_BIT(role); 0: all that

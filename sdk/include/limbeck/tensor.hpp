@@ -707,8 +707,9 @@ Tensor tensor(const std::vector<T>& values, Ints sizes, lb_place place = LB_DEVI
     count *= static_cast<uint64_t>(size);
   }
   if (count != values.size()) {
-    throw Error(LB_INVALID_ARGUMENT, "a tensor of " + std::to_string(count) + " elements made from " +
-                                         std::to_string(values.size()) + " values");
+    throw Error(LB_INVALID_ARGUMENT, "a tensor of " + std::to_string(count) +
+                                         " elements made from " + std::to_string(values.size()) +
+                                         " values");
   }
   lb_tensor* out = nullptr;
   check(services.tensor->create(dtype_of<T>(), sizes.data(), static_cast<uint32_t>(sizes.size()),
@@ -717,7 +718,10 @@ Tensor tensor(const std::vector<T>& values, Ints sizes, lb_place place = LB_DEVI
 }
 // Copies raw elements: `data` holds as many bytes as `dtype` and `sizes` say; nullptr leaves the
 // elements uninitialised.
-inline Tensor tensor_from(const void* data, lb_dtype dtype, Ints sizes, lb_place place = LB_DEVICE) {
+inline Tensor tensor_from(const void* data,
+                          lb_dtype dtype,
+                          Ints sizes,
+                          lb_place place = LB_DEVICE) {
   lb_tensor* out = nullptr;
   check(services.tensor->create(dtype, sizes.data(), static_cast<uint32_t>(sizes.size()), data,
                                 place, &out));
@@ -874,7 +878,8 @@ inline std::vector<Tensor> gradient(Tensors outputs,
 
 // A differentiable function of the plugin's own. `forward` runs once, without history; `backward`
 // gets the inputs and the gradients of the outputs (undefined: zero) and returns those of the
-// inputs (undefined: zero). Both may run on an autograd thread and must not keep thread-local state.
+// inputs (undefined: zero). Both may run on an autograd thread and must not rely on thread-local
+// state.
 struct Differentiable {
   std::function<std::vector<Tensor>(const std::vector<Tensor>& in)> forward;
   std::function<std::vector<Tensor>(const std::vector<Tensor>& in,

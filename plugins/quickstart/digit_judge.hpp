@@ -11,7 +11,7 @@ inline constexpr int64_t kJudgeFeatures = 64;
 // For each frame: 3x3 convolution to 16 channels, ReLU, 3x3 convolution with stride 2 to 32
 // channels, ReLU, linear to 64 features, ReLU, linear to 10 logits.
 //   pixels [b, 1, F, height, width] in [-1, 1], text prompt? "digit 3"
-//     -> reward [b]             mean over frames of the probability of the prompt's digit, with prompt
+//     -> reward [b]             probability of the prompt's digit, mean over frames; if prompt
 //        probabilities [b, 10]  mean over frames
 //        features [b, F, 64], frame_logits [b, F, 10]
 class DigitJudge : public lb::Network {

@@ -16,7 +16,8 @@ using quickstart::Split;
 namespace {
 
 const std::vector<Digit>& all_digits() {
-  static const auto digits = quickstart::read_digits(LIMBECK_SOURCE_DIR "/configs/data/optdigits.csv");
+  static const auto digits =
+      quickstart::read_digits(LIMBECK_SOURCE_DIR "/configs/data/optdigits.csv");
   return digits;
 }
 

@@ -45,6 +45,7 @@ at::Tensor gradient(Recompute policy, int forwards, Precision precision = Precis
   const auto role = make_role(spec);
   at::Tensor loss = at::zeros({});
   auto in = input();
+  in.put("x", in.tensor("x").to(role->compute_type()));
   for (int i = 0; i < forwards; ++i) {
     loss = loss + run(*role, 0, in).to(at::kDouble).square().sum();
     in.put("x", in.tensor("x") * 0.5);
@@ -160,7 +161,7 @@ TEST_CASE("forward: averaged weights are those of the average") {
 
 TEST_CASE("forward: a role in double precision computes in it") {
   const auto grad = gradient(Recompute::kKeep, 1, Precision::kFloat64);
-  CHECK(grad.scalar_type() == at::kDouble);
+  CHECK((grad.scalar_type() == at::kDouble));
   CHECK(at::allclose(grad, gradient(Recompute::kKeep, 1).to(at::kDouble), 1e-4, 1e-5));
 }
 
@@ -172,20 +173,20 @@ TEST_CASE("forward: a bf16 role has fp32 master weights and gradients when train
   lb_batch in;
   in.put("x", input().tensor("x").to(at::kBFloat16));
   const auto y = run(*role, 0, in);
-  CHECK(y.scalar_type() == at::kBFloat16);
+  CHECK((y.scalar_type() == at::kBFloat16));
   torch::autograd::backward({y.to(at::kFloat).square().sum()}, {}, std::nullopt, false,
                             role->leaves());
-  CHECK(role->master().scalar_type() == at::kFloat);
+  CHECK((role->master().scalar_type() == at::kFloat));
   CHECK(at::allclose(role->grad(), gradient(Recompute::kKeep, 1), 0.05, 0.05));
 }
 
 TEST_CASE("forward: bf16 is computed in fp32 on a CPU without native products") {
   auto spec = toy_spec(false);
   spec.dtype = Precision::kBFloat16;
-  CHECK(compute_type_of(spec, false) == at::kFloat);
-  CHECK(compute_type_of(spec, true) == at::kBFloat16);
+  CHECK((compute_type_of(spec, false) == at::kFloat));
+  CHECK((compute_type_of(spec, true) == at::kBFloat16));
   spec.compute_dtype = Precision::kBFloat16;
-  CHECK(compute_type_of(spec, false) == at::kBFloat16);
+  CHECK((compute_type_of(spec, false) == at::kBFloat16));
 }
 
 TEST_CASE("forward: what a body must not do is an error that names the unit") {

@@ -24,8 +24,9 @@ struct HeldOut {
 };
 
 HeldOut held_out() {
-  const quickstart::Clips all(quickstart::read_digits(LIMBECK_SOURCE_DIR "/configs/data/optdigits.csv"),
-                              quickstart::Split::kHeldOut);
+  const quickstart::Clips all(
+      quickstart::read_digits(LIMBECK_SOURCE_DIR "/configs/data/optdigits.csv"),
+      quickstart::Split::kHeldOut);
   HeldOut result{{200, quickstart::kFrames, quickstart::kHeight, quickstart::kWidth, {}}, {}};
   result.clips.pixels.resize(200 * quickstart::kClipPixels);
   for (int64_t label = 0; label < 10; ++label) {

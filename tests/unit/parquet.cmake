@@ -15,6 +15,8 @@ limbeck_test(
   TORCH
   SOURCES
   unit/parquet_rows_test.cpp
+  unit/parquet_writer_test.cpp
+  ${PROJECT_SOURCE_DIR}/plugins/parquet/encode_clips.cpp
   ${PROJECT_SOURCE_DIR}/plugins/parquet/video_rows.cpp
   LIBRARIES
   limbeck_parquet_files)

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/safetensors.hpp"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -377,6 +379,32 @@ TEST_CASE("a write that fails keeps the old file and leaves nothing behind") {
     CHECK(has(message_of([&] { write_safetensors(path, {}); }), "Permission denied"));
     CHECK(bytes_of(path) == before);
   }
+}
+
+TEST_CASE("a disk that fills up in the middle of a write keeps the old file") {
+  const Folder folder;
+  const auto path = folder / "a.safetensors";
+  write_safetensors(path, {{"x", at::ones({2})}});
+  const auto before = bytes_of(path);
+
+  // The system refuses to let a file grow beyond a limit, as it would on a full disk.
+  struct rlimit old = {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small = {1000, old.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  std::string text;
+  try {
+    write_safetensors(path, {{"x", at::ones({1000})}});
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, old_handler);
+
+  CHECK(has(text, "cannot write to this file: File too large"));
+  CHECK(bytes_of(path) == before);
+  CHECK(folder.count() == 1);
 }
 
 TEST_CASE("a new file replaces the old one at once; who has the old one open keeps it") {

@@ -61,8 +61,9 @@ struct EveryOption {
 class Small : public lb::Method {
  public:
   using Options = EveryOption;
-  static constexpr lb_role roles[] = {{"student", "Learns.", "limbeck.video-dit/1", lb::kTrained, 0},
-                                      {"teacher", "Knows.", "", lb::kOptional, 0}};
+  static constexpr lb_role roles[] = {
+      {"student", "Learns.", "limbeck.video-dit/1", lb::kTrained, 0},
+      {"teacher", "Knows.", "", lb::kOptional, 0}};
   static constexpr const char* reads[] = {"x", "y?"};
   static constexpr const char* provides[] = {"limbeck.terms/1", nullptr};
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Somebody else's method and model family, built against an installed limbeck, are put into a run
+// by editing the manifest, and nothing else.
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "program.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace limbeck::testing;
+
+namespace {
+
+void shell(const std::string& command, const TempFolder& folder) {
+  const auto log = folder / "log.txt";
+  const int status = std::system((command + " > '" + log + "' 2>&1").c_str());
+  REQUIRE_MESSAGE(status == 0, command << "\n" << read_text(log));
+}
+
+// The folder of the two plugins, built once, and the prefix they were built against.
+struct Outside {
+  Outside() {
+    shell("cmake --install '" LIMBECK_BINARY_DIR "' --prefix '" + folder / "prefix" + "'", folder);
+    shell("cmake -S '" LIMBECK_SOURCE_DIR "/tests/outside' -B '" + folder / "build" +
+              "' -G Ninja -DCMAKE_PREFIX_PATH='" + folder / "prefix" +
+              "' -DLIMBECK_TORCH_DIR='" LIMBECK_TORCH_DIR "'",
+          folder);
+    shell("cmake --build '" + folder / "build" + "'", folder);
+  }
+  TempFolder folder;
+};
+
+const Outside& outside() {
+  static const Outside built;
+  return built;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+// Losses of four steps of the tiny manifest after `edit`.
+std::vector<double> losses(const std::string& manifest) {
+  const TempFolder folder;
+  write_text(folder / "x.toml", manifest);
+  const auto outcome =
+      run_limbeck({"train", folder / "x.toml", "--override-output-dir", folder / "out", "--set",
+                   "training.data.data_path=\"" + clips().string() + "\""});
+  REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.output);
+  return metric(folder / "out/metrics.jsonl", "loss");
+}
+
+const std::string kTiny = read_text(LIMBECK_SOURCE_DIR "/tests/e2e/tiny_sft.toml");
+
+std::string with_outside_method() {
+  auto text = replaced(kTiny, "\"sft\"", "\"" + outside().folder / "build/clean_flow.so" + "\"");
+  text = replaced(text, "type = \"sft\"", "type = \"clean_flow\"");
+  return replaced(text, "[[losses]]\ntype = \"velocity_mse\"\n", "");
+}
+
+}  // namespace
+
+TEST_CASE("swap: a method in plain C from outside the tree") {
+  const auto with_c = losses(with_outside_method());
+  const auto shipped = losses(kTiny);
+
+  REQUIRE(with_c.size() == 4);
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(with_c[i] > 0);
+    CHECK(with_c[i] < shipped[i]);  // it weighs errors by sigma^2 < 1
+  }
+}
+
+TEST_CASE("swap: a model family that shares libtorch from outside the tree") {
+  auto text = replaced(kTiny, "\"wan\"", "\"" + outside().folder / "build/pointwise.so" + "\"");
+  text = replaced(text, "type = \"wan\"", "type = \"pointwise\"");
+  const auto begin = text.find("in_channels");
+  const auto end = text.find("[models.student.ema]");
+  text.replace(begin, end - begin, "channels = 4\n");
+
+  CHECK(losses(text).size() == 4);
+}
+
+TEST_CASE("swap: the installed program runs by itself") {
+  const TempFolder folder;
+  const auto program = outside().folder / "prefix/bin/limbeck";
+  shell("'" + program + "' plugin list", folder);
+  const auto list = read_text(folder / "log.txt");
+  for (const char* name : {"wan", "sft", "velocity_mse", "parquet", "digit_clips"}) {
+    CAPTURE(name);
+    CHECK(list.find(name) != std::string::npos);
+  }
+}

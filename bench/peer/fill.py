@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers without a generator: the same in every language and every version of every library.
+
+    u(j, k) in [-1, 1): a hash of the element's row-major index j and the tensor's key k
+    parameters: k is the place of the name in the ASCII-sorted list of all names
+    data:       1.7 u(j, k) with k = 1 000 000 + 100 * group + purpose, j over the whole batch;
+                the group is the number of the step, from 0
+"""
+
+import numpy as np
+
+from .sizes import Size
+
+LATENTS, TEXT, NOISE, TIMESTEP = range(4)  # purposes
+_DATA_KEY = 1_000_000
+_DATA_SCALE = 1.7
+
+
+def uniform(numel: int, key: int) -> np.ndarray:
+    """u(0 ... numel - 1, key) as float64; the arithmetic is uint32 and wraps."""
+    h = np.arange(numel, dtype=np.uint32) * np.uint32(2654435761)
+    h += np.uint32((key + 1) * 2246822519 & 0xFFFFFFFF)
+    h ^= h >> 16
+    h *= np.uint32(0x85EBCA6B)
+    h ^= h >> 13
+    h *= np.uint32(0xC2B2AE35)
+    h ^= h >> 16
+    return h / 2.0**31 - 1.0
+
+
+def parameter(name: str, shape: tuple, key: int, width: int) -> np.ndarray:
+    """The value of one parameter, float32: about as large as a usual initialisation."""
+    numel = int(np.prod(shape))
+    u = uniform(numel, key)
+    last = name.rsplit(".", 1)[-1]
+    if last == "scale_shift_table":
+        u /= width**0.5
+    elif last == "bias":
+        u *= 0.05
+    elif len(shape) == 1:
+        u = 1.0 + 0.1 * u
+    else:
+        u *= (3.0 * shape[0] / numel) ** 0.5
+    return u.reshape(shape).astype(np.float32)
+
+
+def _key(group: int, purpose: int) -> int:
+    return _DATA_KEY + 100 * group + purpose
+
+
+def data(shape: tuple, group: int, purpose: int) -> np.ndarray:
+    """Latents, text or noise of one batch, float32."""
+    u = uniform(int(np.prod(shape)), _key(group, purpose))
+    return (_DATA_SCALE * u).reshape(shape).astype(np.float32)
+
+
+def places(size: Size, group: int) -> np.ndarray:
+    """U in [0, 1) of each sample: where its noise level lies on the grid."""
+    return (uniform(size.batch, _key(group, TIMESTEP)) + 1.0) / 2.0
+
+
+def timesteps(size: Size, group: int) -> np.ndarray:
+    """1000 S((1000 - floor(1000 U)) / 1000) with S(x) = s x / (1 + (s - 1) x), float32."""
+    n, s = size.common["levels"], size.common["flow_shift"]
+    x = (n - np.floor(places(size, group) * n)) / n
+    return (n * s * x / (1.0 + (s - 1.0) * x)).astype(np.float32)

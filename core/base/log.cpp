@@ -53,15 +53,11 @@ std::string_view fit_to_terminal(std::string_view text) {
 
 class Output {
  public:
-  Output()
-      : is_terminal_(::isatty(STDERR_FILENO) == 1),
-        logger_("limbeck", std::make_shared<spdlog::sinks::stderr_color_sink_st>()) {
+  Output() : logger_("limbeck", std::make_shared<spdlog::sinks::stderr_color_sink_st>()) {
     logger_.set_pattern(kPattern);
     logger_.set_level(spdlog::level::info);
     logger_.flush_on(spdlog::level::trace);
   }
-
-  bool is_terminal() const { return is_terminal_; }
 
   // Reads an atomic of spdlog: no lock.
   bool enabled(Level level) const { return logger_.should_log(to_spdlog(level)); }
@@ -75,7 +71,7 @@ class Output {
   }
 
   void set_status(std::string_view text) {
-    if (!is_terminal_) {
+    if (!is_terminal()) {
       return;
     }
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -98,7 +94,6 @@ class Output {
     }
   }
 
-  const bool is_terminal_;
   std::mutex mutex_;
   std::string status_;
   spdlog::logger logger_;
@@ -124,6 +119,7 @@ void write(Level level, std::string_view component, std::string_view text) {
 
 void status_line(std::string_view text) { output().set_status(text); }
 
-bool is_terminal() { return output().is_terminal(); }
+// Asked anew each time: standard error may have been redirected meanwhile.
+bool is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 
 }  // namespace limbeck::log

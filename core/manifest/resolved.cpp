@@ -134,11 +134,22 @@ Node plugins_node(const Draft& draft) {
   return {std::move(items), {}};
 }
 
+// The members in the order of `options`, so that a resolved manifest resolves to itself.
+Node in_order(const Node& table, const std::vector<lb_option>& options) {
+  Node node = empty_table();
+  for (const auto& option : options) {
+    if (const Node* value = table.find(option.name)) {
+      put(node, option.name, *value);
+    }
+  }
+  return node;
+}
+
 Node run_node(const Draft& draft) {
   Node node = table_node(draft.host.at("run"));
   put_value(node, "name", draft.manifest.run.name);
   put_value(node, "output_dir", draft.manifest.run.output_dir.string());
-  return node;
+  return in_order(node, run_options());
 }
 
 Node optimizer_node(const OptimizerSpec& spec) {
@@ -168,7 +179,6 @@ Node ema_node(const EmaSpec& spec) {
   return node;
 }
 
-// In the order of role_options(), so that a resolved manifest resolves to itself.
 Node role_node(const Draft& draft, const RoleSpec& role) {
   Node values = table_node(draft.host.at(role.model.key));
   put_value(values, "type", role.model.component->name());
@@ -182,13 +192,7 @@ Node role_node(const Draft& draft, const RoleSpec& role) {
   if (role.ema) {
     put(values, "ema", ema_node(*role.ema));
   }
-  Node node = empty_table();
-  for (const auto& option : role_options()) {
-    if (const Node* value = values.find(option.name)) {
-      put(node, option.name, *value);
-    }
-  }
-  return node;
+  return in_order(values, role_options());
 }
 
 Node roles_node(const Draft& draft) {

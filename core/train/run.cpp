@@ -192,6 +192,10 @@ void Run::load() {
     role->allocate();
     if (!role->spec().init_from.empty()) {
       role->load(role->spec().init_from);
+    } else if (!role->is_trained() && !role->spec().is_shadow &&
+               role->layout().parameter_count() > 0) {
+      log::warn("run", cat("role '", role->name(), "' is frozen and has no init_from: its ",
+                           role->layout().parameter_count(), " parameters are random"));
     }
   }
   for (auto& role : roles) {

@@ -80,6 +80,7 @@ void train(Run& run) {
   Trackers trackers(manifest, 1);
   try {
     run.callbacks.tell(LB_ON_START, {});
+    keep_files(run, 0, trackers);
     run.runner->start();
     run_steps(run, trackers);
     export_all(run);

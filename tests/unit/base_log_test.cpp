@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reaches standard error, which is a pipe or a pseudo-terminal here. Children do the logging:
-// whether standard error is a terminal is looked at once per process.
+// What reaches standard error, which is a pipe or a pseudo-terminal of a child process here.
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>

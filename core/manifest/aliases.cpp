@@ -121,8 +121,9 @@ std::vector<Alias> component_aliases(Draft& draft) {
       if (is_new) {
         aliases.push_back({table.path, option.name, target});
       } else {
-        draft.diagnostics.error(table.at, cat("\"", name, "\" and \"", owner->second,
-                                              "\" are both another name of \"", target, "\""),
+        draft.diagnostics.error(table.at,
+                                cat("\"", name, "\" and \"", owner->second,
+                                    "\" are both another name of \"", target, "\""),
                                 "these two components cannot be used together");
       }
     }

@@ -26,9 +26,7 @@ void read_type(ComponentTable& place) {
   }
 }
 
-ComponentTable place_of(std::string key,
-                        std::string path,
-                        const Node& table,
+ComponentTable place_of(std::string key, std::string path, const Node& table,
                         std::vector<std::string_view> kinds) {
   ComponentTable place{std::move(key), std::move(path), &table, table.at, std::move(kinds), "", {}};
   read_type(place);
@@ -44,9 +42,7 @@ void add_roles(const Node& root, std::vector<ComponentTable>& out) {
   }
 }
 
-void add_list(const Node& root,
-              const char* name,
-              std::string_view kind,
+void add_list(const Node& root, const char* name, std::string_view kind,
               std::vector<ComponentTable>& out) {
   const Node* node = root.find(name);
   const auto* list = node == nullptr ? nullptr : node->list();
@@ -87,8 +83,8 @@ void add_trackers(const Node& root, std::vector<ComponentTable>& out) {
   for (const auto& item : *names->list()) {
     if (const std::string* name = item.text()) {
       const std::string key = "training.tracker." + *name;
-      out.push_back({key, key, &inner_table(tracker, *name), item.at, {kTrackerKind}, *name,
-                     item.at});
+      out.push_back(
+          {key, key, &inner_table(tracker, *name), item.at, {kTrackerKind}, *name, item.at});
     }
   }
 }
@@ -124,8 +120,7 @@ const Node& inner_table(const Node& table, std::string_view name) {
   return inner != nullptr && inner->table() != nullptr ? *inner : empty;
 }
 
-ComponentSpec read_component(Draft& draft,
-                             const ComponentTable& table,
+ComponentSpec read_component(Draft& draft, const ComponentTable& table,
                              std::vector<lb_option> host) {
   ComponentSpec spec;
   spec.key = table.key;
@@ -135,15 +130,12 @@ ComponentSpec read_component(Draft& draft,
   config->key = table.key;
   if (spec.component == nullptr) {
     // It might have declared a name that the host only keeps for a feature to come.
-    std::erase_if(host, [](const lb_option& option) {
-      return (option.flags & kUnavailable) != 0;
-    });
+    std::erase_if(host, [](const lb_option& option) { return (option.flags & kUnavailable) != 0; });
   } else {
     const auto own = read_options(spec.component->table->options);
     // Only names that the host keeps for features to come: taken_names() are refused on loading.
-    std::erase_if(host, [&own](const lb_option& option) {
-      return find_option(own, option.name) != nullptr;
-    });
+    std::erase_if(
+        host, [&own](const lb_option& option) { return find_option(own, option.name) != nullptr; });
     auto known = host;
     known.insert(known.end(), own.begin(), own.end());
     check_keys(*table.table, known, table.key, draft.diagnostics);

@@ -25,12 +25,12 @@ inline constexpr const char* kRewardKind = "limbeck.reward/1";
 
 // One table that uses a component.
 struct ComponentTable {
-  std::string key;                        // "prepare[0]"
-  std::string path;                       // the same for find_path(): "prepare.0"
-  const Node* table = nullptr;            // never null
-  Position at;                            // of its header, or of where it is asked for
-  std::vector<std::string_view> kinds;    // one of which its component has
-  std::string name;                       // of the component; empty: not said
+  std::string key;                      // "prepare[0]"
+  std::string path;                     // the same for find_path(): "prepare.0"
+  const Node* table = nullptr;          // never null
+  Position at;                          // of its header, or of where it is asked for
+  std::vector<std::string_view> kinds;  // one of which its component has
+  std::string name;                     // of the component; empty: not said
   Position name_at;
 };
 
@@ -41,8 +41,7 @@ std::vector<ComponentTable> component_tables(const Draft& draft);
 const Node& inner_table(const Node& table, std::string_view name);
 
 // A table in words: the component's options, and `host` beside them. Sets draft.host[table.key].
-ComponentSpec read_component(Draft& draft,
-                             const ComponentTable& table,
+ComponentSpec read_component(Draft& draft, const ComponentTable& table,
                              std::vector<lb_option> host);
 
 // `component "x" of plugin "y"`

@@ -33,12 +33,13 @@ const ConfigValue* find_child(const ConfigValue& value, std::string_view name) {
 
 // What the getters of "limbeck.config/1" do when a plugin asks for what it did not declare.
 void report(const lb_config* config, const char* path, const char* wanted) {
-  log::error("manifest",
-             cat("a plugin asked for \"", path, "\" of [", config->key, "] as ", wanted,
-                 ", which is not an option it declared: this is a bug of the plugin"));
+  log::error("manifest", cat("a plugin asked for \"", path, "\" of [", config->key, "] as ", wanted,
+                             ", which is not an option it declared: this is a bug of the plugin"));
 }
 
-const ConfigValue* find(const lb_config* config, const char* path) { return config->find(path); }
+const ConfigValue* find(const lb_config* config, const char* path) {
+  return config->find(path);
+}
 
 int64_t get_integer(const lb_config* config, const char* path) noexcept {
   if (const auto* found = find(config, path)) {
@@ -142,8 +143,8 @@ const limbeck::ConfigValue* lb_config::find(const std::string& path) const {
   for (;;) {
     const size_t dot = rest.find('.');
     const std::string_view name = rest.substr(0, dot);
-    value = value == nullptr ? limbeck::find_member(table, name)
-                             : limbeck::find_child(*value, name);
+    value =
+        value == nullptr ? limbeck::find_member(table, name) : limbeck::find_child(*value, name);
     if (value == nullptr || dot == std::string_view::npos) {
       return value;
     }
@@ -162,8 +163,7 @@ int64_t lb_config::integer(const std::string& path) const {
 double lb_config::number(const std::string& path) const {
   const auto* found = find(path);
   const auto* integer = found == nullptr ? nullptr : std::get_if<int64_t>(&found->value);
-  return integer != nullptr ? static_cast<double>(*integer)
-                            : limbeck::typed<double>(*this, path);
+  return integer != nullptr ? static_cast<double>(*integer) : limbeck::typed<double>(*this, path);
 }
 
 std::string lb_config::text(const std::string& path) const {

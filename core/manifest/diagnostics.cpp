@@ -55,9 +55,8 @@ bool Diagnostics::has_errors() const {
 
 std::vector<Diagnostics::Item> Diagnostics::items() const {
   auto sorted = items_;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Item& a, const Item& b) {
-    return place_of(a) < place_of(b);
-  });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Item& a, const Item& b) { return place_of(a) < place_of(b); });
   // One fault can be met on several ways, such as a value that several roles inherit.
   sorted.erase(std::unique(sorted.begin(), sorted.end(), is_same), sorted.end());
   return sorted;

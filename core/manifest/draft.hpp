@@ -26,8 +26,8 @@ struct PluginEntry {
 };
 
 struct Draft {
-  std::string file;               // as the user wrote it
-  std::filesystem::path folder;   // of the file, absolute
+  std::string file;              // as the user wrote it
+  std::filesystem::path folder;  // of the file, absolute
   Node root;
   Registry* registry = nullptr;
   Diagnostics diagnostics;

@@ -71,10 +71,9 @@ const Component* find_named(Draft& draft, const ComponentTable& table) {
     return found.front();
   }
   if (found.size() > 1) {
-    draft.diagnostics.error(table.name_at,
-                            cat(table.key, ": several loaded plugins offer a network named \"",
-                                table.name, "\": ", owner_of(*found[0]), ", ",
-                                owner_of(*found[1])));
+    draft.diagnostics.error(
+        table.name_at, cat(table.key, ": several loaded plugins offer a network named \"",
+                           table.name, "\": ", owner_of(*found[0]), ", ", owner_of(*found[1])));
   } else if (draft.has_all_components) {
     report_unknown(draft, table);
   }
@@ -89,9 +88,9 @@ const Component* find_only(Draft& draft, const ComponentTable& table) {
   }
   const std::string noun = noun_of(table);
   if (candidates.size() > 1) {
-    draft.diagnostics.error(
-        table.at, cat("missing key \"", table.key, ".type\": the name of a ", noun),
-        cat("loaded: ", quoted_list(names_of(candidates))));
+    draft.diagnostics.error(table.at,
+                            cat("missing key \"", table.key, ".type\": the name of a ", noun),
+                            cat("loaded: ", quoted_list(names_of(candidates))));
   } else if (draft.has_all_components) {
     draft.diagnostics.error(table.at, cat(table.key, ": no loaded plugin offers a ", noun),
                             "add one that does to \"plugins\"");
@@ -106,9 +105,9 @@ void find_components(Draft& draft) {
   for (const auto& table : component_tables(draft)) {
     const Node* type = table.table->find("type");
     const bool is_type_wrong = type != nullptr && type->text() == nullptr && table.name.empty();
-    const Component* component = is_type_wrong          ? nullptr
+    const Component* component = is_type_wrong        ? nullptr
                                  : table.name.empty() ? find_only(draft, table)
-                                                        : find_named(draft, table);
+                                                      : find_named(draft, table);
     draft.components[table.key] = component;
     has_all = has_all && component != nullptr;
   }

@@ -55,8 +55,8 @@ void read_loop(Draft& draft) {
 
 void read_distributed(Draft& draft) {
   const HostValues values = read_table(draft, "training.distributed", distributed_options());
-  for (const char* key : {"num_gpus", "hsdp_replicate_dim", "hsdp_shard_dim", "sp_size",
-                          "tp_size"}) {
+  for (const char* key :
+       {"num_gpus", "hsdp_replicate_dim", "hsdp_shard_dim", "sp_size", "tp_size"}) {
     // hsdp_shard_dim = -1 means "all ranks", of which there is one.
     const int64_t value = values.integer(key);
     const bool means_one = value == 1 || (value == -1 && key == std::string("hsdp_shard_dim"));
@@ -87,8 +87,8 @@ void read_trackers(Draft& draft) {
   }
   auto options = tracker_options();
   for (const auto& member : *own.table()) {
-    const bool is_unused = member.node.table() != nullptr &&
-                           find_option(options, member.key) == nullptr;
+    const bool is_unused =
+        member.node.table() != nullptr && find_option(options, member.key) == nullptr;
     if (is_unused) {
       draft.diagnostics.error(member.key_at,
                               cat(key, ".", member.key, ": this tracker is not in use"),

@@ -33,7 +33,7 @@ struct ComponentSpec {
 
 enum class Precision { kFloat32, kBFloat16, kFloat64 };
 
-struct OptimizerSpec {  // training.md 4; AdamW
+struct OptimizerSpec {  // AdamW
   double learning_rate = 0;
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -51,9 +51,9 @@ struct OptimizerSpec {  // training.md 4; AdamW
 enum class EmaWarmup { kConstant, kRatio, kPower };
 
 struct EmaSpec {
-  double decay = 0.9999;      // [0, 1)
+  double decay = 0.9999;  // [0, 1)
   EmaWarmup warmup = EmaWarmup::kConstant;
-  int64_t start_step = 0;     // first step (from 1) whose update is averaged; earlier ones reset it
+  int64_t start_step = 0;  // first step (from 1) whose update is averaged; earlier ones reset it
 };
 
 enum class Recompute { kKeep, kFull };
@@ -61,15 +61,15 @@ enum class Recompute { kKeep, kFull };
 struct RoleSpec {
   std::string name;
   Position at;
-  ComponentSpec model;             // its config: the inline table over config.json over defaults
-  std::filesystem::path init_from; // absolute; empty: initialised from `run.seed` and the name
+  ComponentSpec model;              // its config: the inline table over config.json over defaults
+  std::filesystem::path init_from;  // absolute; empty: initialised from `run.seed` and the name
   bool is_trained = false;
   bool is_shadow = false;
-  std::string shadow_of;           // name of a role, if is_shadow
-  Precision dtype = Precision::kFloat32;          // of the weights in memory
-  std::optional<Precision> compute_dtype;         // empty: decided by device and dtype
+  std::string shadow_of;                   // name of a role, if is_shadow
+  Precision dtype = Precision::kFloat32;   // of the weights in memory
+  std::optional<Precision> compute_dtype;  // empty: decided by device and dtype
   Recompute recompute = Recompute::kKeep;
-  OptimizerSpec optimizer;         // [training.optimizer] with the role's own keys over it
+  OptimizerSpec optimizer;  // [training.optimizer] with the role's own keys over it
   std::optional<EmaSpec> ema;
 };
 
@@ -86,20 +86,20 @@ struct CallbackSpec {
 
 struct DataSpec {
   ComponentSpec dataset;
-  int64_t batch_size = 1;   // samples of one micro-batch of one data-parallel rank
-  int64_t workers = 0;      // reading threads; 0: the training thread reads
+  int64_t batch_size = 1;  // samples of one micro-batch of one data-parallel rank
+  int64_t workers = 0;     // reading threads; 0: the training thread reads
   bool shuffle = true;
-  int64_t window = 64;      // runs that are shuffled together
+  int64_t window = 64;  // runs that are shuffled together
 };
 
 struct RunSpec {
   std::string name;
   std::filesystem::path output_dir;  // absolute
   uint64_t seed = 0;
-  std::string device = "auto";       // auto, cpu, cuda
-  int64_t threads = 0;               // 0: all processors this process may use
+  std::string device = "auto";  // auto, cpu, cuda
+  int64_t threads = 0;          // 0: all processors this process may use
   int64_t log_every_steps = 10;
-  std::filesystem::path replay;      // absolute; recorded draws for tests and benches; or empty
+  std::filesystem::path replay;  // absolute; recorded draws for tests and benches; or empty
 };
 
 struct LoopSpec {
@@ -107,7 +107,7 @@ struct LoopSpec {
   int64_t gradient_accumulation_steps = 1;
 };
 
-struct ClipSpec {  // [callbacks.grad_clip]
+struct ClipSpec {                             // [callbacks.grad_clip]
   std::optional<double> max_grad_norm = 1.0;  // empty: no clipping
 };
 
@@ -139,8 +139,8 @@ struct LIMBECK_API Manifest {
 };
 
 struct ManifestOptions {
-  std::vector<std::string> set;        // "key=value", applied over the file
-  std::filesystem::path output_dir;    // --override-output-dir; empty: none
+  std::vector<std::string> set;      // "key=value", applied over the file
+  std::filesystem::path output_dir;  // --override-output-dir; empty: none
 };
 
 // Parses, loads the plugins it names into `registry`, checks every table against its options and
@@ -148,7 +148,6 @@ struct ManifestOptions {
 // and thrown together as Error(kManifest); nothing is created before. Runs no code of libtorch
 // unless a plugin shares it. [control]
 LIMBECK_API Manifest load_manifest(const std::filesystem::path& path,
-                                   const ManifestOptions& options,
-                                   Registry& registry);
+                                   const ManifestOptions& options, Registry& registry);
 
 }  // namespace limbeck

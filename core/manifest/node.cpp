@@ -38,7 +38,9 @@ bool is_same_table(const Node& a, const Node& b) {
 }
 
 // A byte of UTF-8 that is not the first of its character.
-bool is_inside_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U; }
+bool is_inside_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U;
+}
 
 Node* child(Node& node, const std::string& name) {
   auto* list = std::get_if<Node::List>(&node.value);
@@ -119,9 +121,7 @@ std::string describe(const Node& node) {
   struct Describe {
     std::string operator()(bool value) const { return value ? "true" : "false"; }
     std::string operator()(int64_t value) const { return cat("the integer ", value); }
-    std::string operator()(double value) const {
-      return cat("the number ", float_text(value));
-    }
+    std::string operator()(double value) const { return cat("the number ", float_text(value)); }
     std::string operator()(const std::string& value) const {
       size_t shown = std::min(value.size(), kLongestText);
       while (shown < value.size() && is_inside_character(value[shown])) {

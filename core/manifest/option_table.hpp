@@ -16,7 +16,7 @@ namespace limbeck {
 // Flags that only the core's own tables use.
 inline constexpr uint32_t kOptional = 1U << 31U;     // may be absent, and then has no value
 inline constexpr uint32_t kUnavailable = 1U << 30U;  // a known key whose feature is not built
-inline constexpr uint32_t kElsewhere = 1U << 29U;    // tables that are checked on their own: no value
+inline constexpr uint32_t kElsewhere = 1U << 29U;  // tables that are checked on their own: no value
 
 struct Range {
   double low;

@@ -23,8 +23,8 @@ std::string member_text(const Node& table, const char* name, const std::string& 
     return "";
   }
   if (member->text() == nullptr) {
-    draft.diagnostics.error(member->at, cat(key, ".", name, ": expected a text, got ",
-                                            describe(*member)));
+    draft.diagnostics.error(member->at,
+                            cat(key, ".", name, ": expected a text, got ", describe(*member)));
     return "";
   }
   return *member->text();

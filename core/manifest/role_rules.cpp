@@ -14,7 +14,9 @@
 namespace limbeck {
 namespace {
 
-bool has_flag(const lb_role& role, uint32_t flag) { return (role.flags & flag) != 0; }
+bool has_flag(const lb_role& role, uint32_t flag) {
+  return (role.flags & flag) != 0;
+}
 
 // Everything that can need a role.
 std::vector<const ComponentSpec*> users(const Manifest& manifest) {
@@ -139,9 +141,7 @@ std::vector<std::string> providers_of(const Draft& draft, const std::string& cap
   return names;
 }
 
-void check_capabilities(Draft& draft,
-                        const User& user,
-                        const lb_role& needed,
+void check_capabilities(Draft& draft, const User& user, const lb_role& needed,
                         const RoleSpec& role) {
   if (role.model.component == nullptr) {
     return;
@@ -167,11 +167,11 @@ void check_sharing(Draft& draft, const User& user) {
       const bool is_moved = has_flag(user.roles[i], LB_ROLE_TRAINED | LB_ROLE_SHADOW) ||
                             has_flag(user.roles[j], LB_ROLE_TRAINED | LB_ROLE_SHADOW);
       if (is_moved && name == role_name(user.spec, user.roles[j].name)) {
-        draft.diagnostics.error(user.spec.at,
-                                cat(user.name, ": its roles \"", user.roles[j].name, "\" and \"",
-                                    user.roles[i].name, "\" are both filled by [models.", name,
-                                    "], but one of them changes"),
-                                "give each a table of its own; they can have one init_from");
+        draft.diagnostics.error(
+            user.spec.at,
+            cat(user.name, ": its roles \"", user.roles[j].name, "\" and \"", user.roles[i].name,
+                "\" are both filled by [models.", name, "], but one of them changes"),
+            "give each a table of its own; they can have one init_from");
       }
     }
   }
@@ -222,15 +222,15 @@ void check_trainable(Draft& draft, const User& method) {
     }
     const std::string key = role.model.key + ".trainable";
     if (role.is_trained) {
-      draft.diagnostics.error(host.position("trainable"),
-                              cat(key, ": expected true, for ", method.name,
-                                  " trains this role, got false"),
-                              "remove the key, or choose another method");
+      draft.diagnostics.error(
+          host.position("trainable"),
+          cat(key, ": expected true, for ", method.name, " trains this role, got false"),
+          "remove the key, or choose another method");
     } else {
-      draft.diagnostics.error(host.position("trainable"),
-                              cat(key, ": expected false, for ", method.name,
-                                  " does not train this role, got true"),
-                              cat("its roles: ", list_of(method.roles)));
+      draft.diagnostics.error(
+          host.position("trainable"),
+          cat(key, ": expected false, for ", method.name, " does not train this role, got true"),
+          cat("its roles: ", list_of(method.roles)));
     }
   }
 }

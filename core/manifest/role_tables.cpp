@@ -23,8 +23,7 @@ Precision precision_of(const std::string& name) {
 }
 
 // The folder with weights, which must exist; empty when there is none.
-std::filesystem::path read_init_from(const HostValues& host,
-                                     const std::string& key,
+std::filesystem::path read_init_from(const HostValues& host, const std::string& key,
                                      Diagnostics& diagnostics) {
   const std::string folder = host.text_or("init_from", "");
   if (folder.empty()) {
@@ -52,8 +51,7 @@ Node merge_config(const Node& given, Node weights, const std::vector<lb_option>&
   return merged;
 }
 
-ComponentSpec read_network(Draft& draft,
-                           const ComponentTable& table,
+ComponentSpec read_network(Draft& draft, const ComponentTable& table,
                            const std::filesystem::path& init_from) {
   ComponentSpec spec;
   spec.key = table.key;
@@ -68,10 +66,9 @@ ComponentSpec read_network(Draft& draft,
       given.at = table.at;
     }
     if (!init_from.empty()) {
-      given = merge_config(given,
-                           read_weights_config(init_from, spec.component->table->kind,
-                                               draft.diagnostics),
-                           options);
+      given = merge_config(
+          given, read_weights_config(init_from, spec.component->table->kind, draft.diagnostics),
+          options);
     }
     config->table = check_table(given, options, config->key, draft.scope());
   }
@@ -82,8 +79,8 @@ ComponentSpec read_network(Draft& draft,
 // Checks the host's keys of a role. An option of the network among them gets a better hint.
 void read_host_keys(Draft& draft, const ComponentTable& table) {
   const Component* component = draft.components[table.key];
-  const auto own = component == nullptr ? std::vector<lb_option>()
-                                        : read_options(component->table->options);
+  const auto own =
+      component == nullptr ? std::vector<lb_option>() : read_options(component->table->options);
   Node rest = *table.table;
   for (const auto& member : *table.table->table()) {
     const bool is_host_key = find_option(role_options(), member.key) != nullptr;

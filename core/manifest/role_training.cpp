@@ -17,9 +17,7 @@ const ConfigValue::Table* find_host(const Draft& draft, const std::string& key) 
 }
 
 // Checks the inner table `name` of a role. False: there is none.
-bool read_inner(Draft& draft,
-                const RoleSpec& role,
-                const char* name,
+bool read_inner(Draft& draft, const RoleSpec& role, const char* name,
                 const std::vector<lb_option>& options) {
   const Node* table = find_path(draft.root, join_key(role.model.key, name));
   if (table == nullptr || table->table() == nullptr) {
@@ -28,8 +26,10 @@ bool read_inner(Draft& draft,
   const std::string key = join_key(role.model.key, name);
   draft.host[key] = check_table(*table, options, key, draft.scope());
   if (!role.is_trained && draft.has_all_components) {
-    draft.diagnostics.error(table->at, cat(key, ": this role is not trained, so that the table "
-                                           "has no effect"),
+    draft.diagnostics.error(table->at,
+                            cat(key,
+                                ": this role is not trained, so that the table "
+                                "has no effect"),
                             "remove it");
   }
   return true;
@@ -146,10 +146,10 @@ void settle_recompute(Draft& draft, RoleSpec& role) {
   const std::string mode = values.text(kKey);
   role.recompute = mode == "full" ? Recompute::kFull : Recompute::kKeep;
   if (mode == "ops" || mode == "block_skip") {
-    draft.diagnostics.error(values.position(kKey),
-                            cat(table, ".", kKey, ": \"", mode,
-                                "\" is not available in this version"),
-                            "use \"none\" or \"full\"");
+    draft.diagnostics.error(
+        values.position(kKey),
+        cat(table, ".", kKey, ": \"", mode, "\" is not available in this version"),
+        "use \"none\" or \"full\"");
   }
 }
 

@@ -2,6 +2,7 @@
 // The stage for rules between the values of several tables.
 #include <charconv>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "core/base/text.hpp"
@@ -12,7 +13,7 @@ namespace limbeck {
 namespace {
 
 constexpr const char* kTermsCapability = "limbeck.terms/1";
-constexpr double kPolynomialEnd = 1e-7;  // training.md 4.2: where a polynomial schedule ends
+constexpr double kPolynomialEnd = 1e-7;  // where a polynomial schedule ends
 
 // ---- learning-rate schedules ----
 
@@ -28,10 +29,10 @@ class Optimizer {
   const OptimizerSpec& spec;
 
   // Of the table that decides: "models.x.optimizer.lr_power" or "training.optimizer.lr_power".
-  std::string key(const char* name) const { return join_key(is_own(name) ? role_key_ : kShared, name); }
-  Position at(const char* name) const {
-    return (is_own(name) ? own_ : shared_).position(name);
+  std::string key(const char* name) const {
+    return join_key(is_own(name) ? role_key_ : kShared, name);
   }
+  Position at(const char* name) const { return (is_own(name) ? own_ : shared_).position(name); }
   bool is_given(const char* name) const { return (is_own(name) ? own_ : shared_).is_given(name); }
   bool has(const char* name) const { return is_own(name) || shared_.find(name) != nullptr; }
 
@@ -68,14 +69,14 @@ void check_warmup(Draft& draft, const Optimizer& optimizer) {
   if (most < 1) {
     return;  // reported already
   }
-  const bool is_too_long = is_decaying(schedule) ? warmup >= most
-                           : schedule == "constant_with_warmup" && warmup > most;
+  const bool is_too_long =
+      is_decaying(schedule) ? warmup >= most : schedule == "constant_with_warmup" && warmup > most;
   if (is_too_long) {
     draft.diagnostics.error(
         optimizer.at("lr_warmup_steps"),
         cat(optimizer.key("lr_warmup_steps"), ": lr_scheduler \"", schedule, "\" expects ",
-            is_decaying(schedule) ? "less than" : "at most", " training.loop.max_train_steps, which is ",
-            most, ", got ", warmup));
+            is_decaying(schedule) ? "less than" : "at most",
+            " training.loop.max_train_steps, which is ", most, ", got ", warmup));
   }
 }
 
@@ -120,10 +121,10 @@ void check_step_rules(Draft& draft, const Optimizer& optimizer) {
 void check_polynomial(Draft& draft, const Optimizer& optimizer) {
   const double rate = optimizer.spec.learning_rate;
   if (optimizer.spec.lr_scheduler == "polynomial" && rate > 0 && rate <= kPolynomialEnd) {
-    draft.diagnostics.error(optimizer.at("learning_rate"),
-                            cat(optimizer.key("learning_rate"),
-                                ": lr_scheduler \"polynomial\" ends at ", shortest(kPolynomialEnd),
-                                " and expects more, got ", shortest(rate)));
+    draft.diagnostics.error(
+        optimizer.at("learning_rate"),
+        cat(optimizer.key("learning_rate"), ": lr_scheduler \"polynomial\" ends at ",
+            shortest(kPolynomialEnd), " and expects more, got ", shortest(rate)));
   }
 }
 
@@ -144,9 +145,9 @@ void warn_unused(Draft& draft, const Optimizer& optimizer) {
   };
   for (const auto& [name, is_used, is_changed] : keys) {
     if (!is_used && is_changed && optimizer.is_given(name)) {
-      draft.diagnostics.warn(optimizer.at(name),
-                             cat(optimizer.key(name), " has no effect with lr_scheduler \"",
-                                 schedule, "\""));
+      draft.diagnostics.warn(
+          optimizer.at(name),
+          cat(optimizer.key(name), " has no effect with lr_scheduler \"", schedule, "\""));
     }
   }
 }
@@ -160,9 +161,9 @@ void check_optimizers(Draft& draft) {
     }
     const Optimizer optimizer(draft, role);
     if (!optimizer.has("learning_rate")) {
-      draft.diagnostics.error(role.at, cat(role.model.key, ": a trained role needs a learning rate"),
-                              cat("set learning_rate in [training.optimizer] or [",
-                                  role.model.key, ".optimizer]"));
+      draft.diagnostics.error(
+          role.at, cat(role.model.key, ": a trained role needs a learning rate"),
+          cat("set learning_rate in [training.optimizer] or [", role.model.key, ".optimizer]"));
     }
     check_warmup(draft, optimizer);
     check_step_rules(draft, optimizer);

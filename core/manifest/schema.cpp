@@ -59,8 +59,8 @@ std::string hint_for(const Claim& claim) {
     const std::string guess = nearest(*text, choices_of(claim.option));
     return guess.empty() ? "" : cat("did you mean \"", guess, "\"?");
   }
-  const bool wants_bare = claim.option.type == LB_BOOL || claim.option.type == LB_INT ||
-                          claim.option.type == LB_FLOAT;
+  const bool wants_bare =
+      claim.option.type == LB_BOOL || claim.option.type == LB_INT || claim.option.type == LB_FLOAT;
   return wants_bare && (claim.option.flags & LB_OPT_LIST) == 0 ? "write it without quotes" : "";
 }
 
@@ -121,7 +121,7 @@ bool read_scalar(const Claim& claim, const CheckScope& scope, ConfigValue& out) 
     default: {
       // A plugin sees texts as NUL-terminated.
       const bool is_text = text != nullptr && text->find('\0') == std::string::npos;
-      out.value = !is_text                  ? std::string()
+      out.value = !is_text                 ? std::string()
                   : option.type == LB_PATH ? absolute(*text, scope.folder)
                                            : *text;
       return is_text;
@@ -187,9 +187,7 @@ void check_shape(const Claim& claim, const CheckScope& scope) {
   }
 }
 
-ConfigValue default_of(const lb_option& option,
-                       const std::string& key,
-                       const Position& at,
+ConfigValue default_of(const lb_option& option, const std::string& key, const Position& at,
                        const CheckScope& scope) {
   if (option.fallback == nullptr) {
     scope.diagnostics.error(at, cat("missing key \"", key, "\": ", expectation(option)),
@@ -202,9 +200,7 @@ ConfigValue default_of(const lb_option& option,
                       {scope.folder, faults, false});
 }
 
-void report_unavailable(const Member& member,
-                        const lb_option& option,
-                        const std::string& key,
+void report_unavailable(const Member& member, const lb_option& option, const std::string& key,
                         Diagnostics& diagnostics) {
   diagnostics.error(member.key_at, cat("\"", key, "\" is not available in this version"),
                     summary(option));
@@ -238,9 +234,7 @@ std::string join_key(const std::string& table, std::string_view name) {
   return table.empty() ? std::string(name) : cat(table, ".", name);
 }
 
-void check_keys(const Node& table,
-                const std::vector<lb_option>& known,
-                const std::string& key,
+void check_keys(const Node& table, const std::vector<lb_option>& known, const std::string& key,
                 Diagnostics& diagnostics) {
   for (const auto& member : *table.table()) {
     if (find_option(known, member.key) == nullptr) {
@@ -250,10 +244,8 @@ void check_keys(const Node& table,
   }
 }
 
-ConfigValue::Table check_values(const Node& table,
-                                const std::vector<lb_option>& options,
-                                const std::string& key,
-                                const CheckScope& scope) {
+ConfigValue::Table check_values(const Node& table, const std::vector<lb_option>& options,
+                                const std::string& key, const CheckScope& scope) {
   ConfigValue::Table out;
   for (const auto& option : options) {
     const std::string option_key = join_key(key, option.name);
@@ -283,10 +275,8 @@ ConfigValue::Table check_values(const Node& table,
   return out;
 }
 
-ConfigValue::Table check_table(const Node& table,
-                               const std::vector<lb_option>& options,
-                               const std::string& key,
-                               const CheckScope& scope) {
+ConfigValue::Table check_table(const Node& table, const std::vector<lb_option>& options,
+                               const std::string& key, const CheckScope& scope) {
   check_keys(table, options, key, scope.diagnostics);
   return check_values(table, options, key, scope);
 }

@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stage that looks at the outline of a manifest.
+#include <algorithm>
+
 #include "core/base/text.hpp"
 #include "core/manifest/component_table.hpp"
 #include "core/manifest/draft.hpp"
 #include "core/manifest/option_table.hpp"
 #include "core/manifest/tables.hpp"
+#include "core/manifest/toml.hpp"
 
 namespace limbeck {
 namespace {
 
 constexpr const char* kHostTables[] = {
-    "run",           "models",
-    "method",        "callbacks",
-    "pipeline",      "training.optimizer",
-    "training.loop", "training.distributed",
-    "training.model", "training.checkpoint",
+    "run",
+    "models",
+    "method",
+    "callbacks",
+    "pipeline",
+    "training.optimizer",
+    "training.loop",
+    "training.distributed",
+    "training.model",
+    "training.checkpoint",
     "training.tracker",
 };
 
@@ -23,12 +31,26 @@ std::vector<lb_option> tables_among(std::vector<lb_option> options) {
   return options;
 }
 
+// Names go into paths, file names and metrics.
+bool is_name(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  });
+}
+
 // Members of [models] and [callbacks] are tables whatever they are called.
 void check_members(const Draft& draft, const char* name, Diagnostics& faults) {
   for (const auto& member : *inner_table(draft.root, name).table()) {
+    if (!is_name(member.key)) {
+      faults.error(member.key_at, cat(name,
+                                      ": expected a name of letters, digits, \"_\" and "
+                                      "\"-\", got ",
+                                      quoted(member.key)));
+    }
     if (member.node.table() == nullptr) {
-      faults.error(member.node.at, cat(name, ".", member.key, ": expected a table, got ",
-                                       describe(member.node)));
+      faults.error(member.node.at,
+                   cat(name, ".", member.key, ": expected a table, got ", describe(member.node)));
     }
   }
 }

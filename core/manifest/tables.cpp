@@ -12,8 +12,8 @@ namespace {
 // ---- one line per key -----------------------------------------------------------------------
 
 constexpr lb_option key(const char* name, lb_type type, const char* fallback, const char* doc) {
-  return {name, type, fallback == nullptr ? kOptional : 0U, doc, fallback, nullptr, nullptr, {},
-          nullptr};
+  return {name, type,   fallback == nullptr ? kOptional : 0U, doc, fallback, nullptr, nullptr,
+          {},   nullptr};
 }
 constexpr lb_option ranged(lb_option option, const char* range) {
   option.range = range;
@@ -31,15 +31,11 @@ constexpr lb_option required(lb_option option) {
 constexpr lb_option boolean(const char* name, const char* fallback, const char* doc) {
   return key(name, LB_BOOL, fallback, doc);
 }
-constexpr lb_option integer(const char* name,
-                            const char* fallback,
-                            const char* range,
+constexpr lb_option integer(const char* name, const char* fallback, const char* range,
                             const char* doc) {
   return ranged(key(name, LB_INT, fallback, doc), range);
 }
-constexpr lb_option number(const char* name,
-                           const char* fallback,
-                           const char* range,
+constexpr lb_option number(const char* name, const char* fallback, const char* range,
                            const char* doc) {
   return ranged(key(name, LB_FLOAT, fallback, doc), range);
 }
@@ -49,9 +45,7 @@ constexpr lb_option text(const char* name, const char* fallback, const char* doc
 constexpr lb_option path(const char* name, const char* doc) {
   return key(name, LB_PATH, nullptr, doc);
 }
-constexpr lb_option choice(const char* name,
-                           const char* fallback,
-                           const char* const* choices,
+constexpr lb_option choice(const char* name, const char* fallback, const char* const* choices,
                            const char* doc) {
   lb_option option = key(name, LB_ENUM, fallback, doc);
   option.choices = choices;
@@ -62,7 +56,9 @@ constexpr lb_option table(const char* name, const char* doc) {
   option.flags |= kElsewhere;
   return option;
 }
-constexpr lb_option tables(const char* name, const char* doc) { return list_of(table(name, doc)); }
+constexpr lb_option tables(const char* name, const char* doc) {
+  return list_of(table(name, doc));
+}
 constexpr lb_option unavailable(const char* name, const char* doc = "") {
   lb_option option = key(name, LB_STRING, nullptr, doc);
   option.flags |= kUnavailable;
@@ -86,15 +82,9 @@ constexpr const char* kDtypes[] = {"fp32", "bf16", "fp64", nullptr};
 constexpr const char* kRecompute[] = {"none", "full", "ops", "block_skip", nullptr};
 constexpr const char* kEmaWarmups[] = {"constant", "ratio", "power", nullptr};
 constexpr const char* kNoDecay[] = {"none", "flagged", nullptr};
-constexpr const char* kSchedules[] = {"constant",
-                                      "constant_with_warmup",
-                                      "linear",
-                                      "cosine",
-                                      "cosine_with_min_lr",
-                                      "cosine_with_restarts",
-                                      "polynomial",
-                                      "piecewise_constant",
-                                      nullptr};
+constexpr const char* kSchedules[] = {"constant",   "constant_with_warmup", "linear",
+                                      "cosine",     "cosine_with_min_lr",   "cosine_with_restarts",
+                                      "polynomial", "piecewise_constant",   nullptr};
 
 // ---- keys that several tables have ----------------------------------------------------------
 
@@ -112,8 +102,8 @@ constexpr lb_option kRoles = roles_table();
 
 constexpr lb_option kEmaDecay =
     number("decay", "0.9999", "[0, 1)", "Share of the average that an update keeps.");
-constexpr lb_option kEmaWarmup = choice("warmup", "\"constant\"", kEmaWarmups,
-                                        "How the decay grows to its value.");
+constexpr lb_option kEmaWarmup =
+    choice("warmup", "\"constant\"", kEmaWarmups, "How the decay grows to its value.");
 constexpr lb_option kEmaUpdate =
     unavailable("update", "averages move after each update of their role");
 constexpr lb_option kEmaDevice = unavailable("device", "averages live where their role does");
@@ -228,7 +218,9 @@ std::vector<lb_option> method_options() {
   return list(kOptions);
 }
 
-std::vector<lb_option> prepare_options() { return method_options(); }
+std::vector<lb_option> prepare_options() {
+  return method_options();
+}
 
 std::vector<lb_option> loss_options() {
   static constexpr lb_option kOptions[] = {

@@ -20,8 +20,8 @@ Node to_node(const toml::node& from, const std::string& file);
 Node::Table to_members(const toml::table& from, const std::string& file) {
   Node::Table members;
   for (const auto& [key, value] : from) {
-    members.push_back({std::string(key.str()), to_position(key.source(), file),
-                       to_node(value, file)});
+    members.push_back(
+        {std::string(key.str()), to_position(key.source(), file), to_node(value, file)});
   }
   std::stable_sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
     return std::tie(a.key_at.line, a.key_at.column) < std::tie(b.key_at.line, b.key_at.column);

@@ -11,8 +11,8 @@ namespace {
 
 std::string key_text(const std::string& key) {
   const bool is_bare = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
   });
   return is_bare ? key : quoted(key);
 }
@@ -39,7 +39,9 @@ struct InlineText {
   std::string operator()(Node::Moment) const { return "\"\""; }
 };
 
-bool is_table(const Node& node) { return node.table() != nullptr; }
+bool is_table(const Node& node) {
+  return node.table() != nullptr;
+}
 
 bool is_list_of_tables(const Node& node) {
   const auto* list = node.list();
@@ -50,8 +52,8 @@ bool is_list_of_tables(const Node& node) {
 bool has_only_tables(const Node& node) {
   const auto& members = *node.table();
   return !members.empty() && std::all_of(members.begin(), members.end(), [](const Member& member) {
-           return is_table(member.node);
-         });
+    return is_table(member.node);
+  });
 }
 
 // Values come before the headers of inner tables: after a header, TOML has no way back.

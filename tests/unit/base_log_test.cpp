@@ -69,7 +69,8 @@ std::string written_to_terminal(const std::function<void()>& body) {
 TEST_CASE("log: a line has time, level, component and text") {
   const std::string text = written_to_pipe([] { log::info("train", "step 1"); });
 
-  CHECK(std::regex_match(text, std::regex(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} info    train: step 1\n)")));
+  CHECK(std::regex_match(
+      text, std::regex(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} info    train: step 1\n)")));
 }
 
 TEST_CASE("log: lines below the level are not written") {

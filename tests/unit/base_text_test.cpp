@@ -41,7 +41,8 @@ TEST_CASE("text: of equally near words the first is taken") {
 }
 
 TEST_CASE("text: shortest reads back to the same value") {
-  for (const double value : {0.1, 1.0 / 3.0, 1e-8, 5e-324, 1.7976931348623157e308, -0.0, 123456.0}) {
+  for (const double value :
+       {0.1, 1.0 / 3.0, 1e-8, 5e-324, 1.7976931348623157e308, -0.0, 123456.0}) {
     CHECK(std::strtod(limbeck::shortest(value).c_str(), nullptr) == value);
   }
   CHECK(limbeck::shortest(0.1) == "0.1");

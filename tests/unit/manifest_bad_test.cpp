@@ -55,7 +55,8 @@ std::string message_of(const fs::path& file) {
     folder.load_file(file);
   } catch (const Error& error) {
     CHECK(error.fault() == Fault::kManifest);
-    const std::string text = ManifestFolder::without(error.message(), file.parent_path().string() + "/");
+    const std::string text =
+        ManifestFolder::without(error.message(), file.parent_path().string() + "/");
     return replace(text, kManifests.string(), "FOLDER");
   }
   return "no error";
@@ -96,8 +97,7 @@ TEST_CASE("bad manifests: a file that is not there is named with the reason") {
 
 TEST_CASE("bad manifests: a folder is not a manifest") {
   ManifestFolder folder;
-  CHECK_THROWS_WITH_AS(folder.load_file(folder.path()),
-                       doctest::Contains("Is a directory"), Error);
+  CHECK_THROWS_WITH_AS(folder.load_file(folder.path()), doctest::Contains("Is a directory"), Error);
 }
 
 TEST_CASE("bad manifests: an unpinned hash is checked on the file") {
@@ -111,9 +111,9 @@ TEST_CASE("bad manifests: an unpinned hash is checked on the file") {
 
 TEST_CASE("bad manifests: a value that is inherited by several roles is reported once") {
   ManifestFolder folder;
-  const std::string text =
-      kPlain + "[models.critic]\ntype = \"toy_features\"\nconfig.width = 16\n" +
-      "[training.model]\nenable_gradient_checkpointing_type = \"ops\"\n";
+  const std::string text = kPlain +
+                           "[models.critic]\ntype = \"toy_features\"\nconfig.width = 16\n" +
+                           "[training.model]\nenable_gradient_checkpointing_type = \"ops\"\n";
 
   CHECK(folder.fault(text) ==
         "x.toml:16:38: training.model.enable_gradient_checkpointing_type: \"ops\" is not available "
@@ -132,7 +132,8 @@ TEST_CASE("bad manifests: an empty file misses everything") {
         "3 errors");
 }
 
-TEST_CASE("bad manifests: cut at any place, a good one gives an error or loads, and never crashes") {
+TEST_CASE(
+    "bad manifests: cut at any place, a good one gives an error or loads, and never crashes") {
   ManifestFolder folder;
   const std::string text = limbeck::read_file(kManifests / "good.toml");
   for (size_t size = 0; size < text.size(); size += 7) {

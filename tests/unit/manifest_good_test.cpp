@@ -89,9 +89,9 @@ TEST_CASE("manifest: the inline config of a network lies over config.json over d
   const auto manifest = folder.load_file(kGood);
   const auto& teacher = config_of(manifest, "teacher");
 
-  CHECK(teacher.integer("num_layers") == 3);   // inline, 30 in config.json
-  CHECK(teacher.integer("width") == 24);       // config.json, required
-  CHECK(teacher.number("eps") == 1e-5);        // config.json, 1e-6 by default
+  CHECK(teacher.integer("num_layers") == 3);  // inline, 30 in config.json
+  CHECK(teacher.integer("width") == 24);      // config.json, required
+  CHECK(teacher.number("eps") == 1e-5);       // config.json, 1e-6 by default
   CHECK(teacher.integer("patch_size.1") == 1);
   CHECK(teacher.find("_class_name") == nullptr);
   CHECK(teacher.find("num_layers")->is_given);
@@ -105,7 +105,8 @@ TEST_CASE("manifest: a network takes config.json from the folder of its own kind
   limbeck::write_file(folder.path() / "w/vae/config.json", "{\"scale\": 2}");
 
   const auto manifest = folder.load(
-      kPlain + "[models.vae]\ntype = \"pixels\"\ninit_from = \"w\"\n[[prepare]]\ntype = \"noise\"\n");
+      kPlain +
+      "[models.vae]\ntype = \"pixels\"\ninit_from = \"w\"\n[[prepare]]\ntype = \"noise\"\n");
 
   CHECK(config_of(manifest, "vae").number("scale") == 2.0);
 }
@@ -137,9 +138,9 @@ TEST_CASE("manifest: an option with an alias sets the key it is another name of,
   const auto manifest = folder.load_file(kGood);
   CHECK(manifest.role("judge")->optimizer.learning_rate == 2e-4);
 
-  const auto other = folder.load(
-      kPlain + "[models.critic]\ntype = \"toy_features\"\nconfig.width = 16\n"
-               "optimizer.learning_rate = 5e-4\n");
+  const auto other = folder.load(kPlain +
+                                 "[models.critic]\ntype = \"toy_features\"\nconfig.width = 16\n"
+                                 "optimizer.learning_rate = 5e-4\n");
   CHECK(other.method.config->number("critic_rate") == 5e-4);
   CHECK(other.role("critic")->optimizer.learning_rate == 5e-4);
 
@@ -149,9 +150,10 @@ TEST_CASE("manifest: an option with an alias sets the key it is another name of,
 
 TEST_CASE("manifest: keys with two homes are accepted in both") {
   ManifestFolder folder;
-  const auto manifest = folder.load(
-      kPlain + "[training.data]\ndata_path = \"d\"\nseed = 5\n[training.checkpoint]\n"
-               "output_dir = \"/o\"\n[training.tracker]\nrun_name = \"n\"\n");
+  const auto manifest =
+      folder.load(kPlain +
+                  "[training.data]\ndata_path = \"d\"\nseed = 5\n[training.checkpoint]\n"
+                  "output_dir = \"/o\"\n[training.tracker]\nrun_name = \"n\"\n");
 
   CHECK(manifest.run.seed == 5);
   CHECK(manifest.run.output_dir == "/o");
@@ -250,8 +252,8 @@ TEST_CASE("manifest: clipping, loop, ranks and trackers") {
   CHECK(manifest.trackers[0].config->text("file") == "all.jsonl");
 
   CHECK(folder.load(kPlain).clip.max_grad_norm == 1.0);
-  CHECK_FALSE(folder.load(kPlain, {"callbacks.grad_clip.max_grad_norm=0"})
-                  .clip.max_grad_norm.has_value());
+  CHECK_FALSE(
+      folder.load(kPlain, {"callbacks.grad_clip.max_grad_norm=0"}).clip.max_grad_norm.has_value());
 }
 
 TEST_CASE("manifest: numbers and truth values become facts") {

@@ -83,9 +83,8 @@ TEST_CASE("resolved manifest: secrets are not in it") {
 TEST_CASE("resolved manifest: texts and names of any kind survive") {
   ManifestFolder folder;
   const std::string name = "a \"b\" \\ c\n\t\x01 \xc3\xa9";
-  const std::string text =
-      kPlain + "[run]\nname = \"a \\\"b\\\" \\\\ c\\n\\t\\u0001 \xc3\xa9\"\n" +
-      "[method.weights]\n\"odd name\" = 2\n";
+  const std::string text = kPlain + "[run]\nname = \"a \\\"b\\\" \\\\ c\\n\\t\\u0001 \xc3\xa9\"\n" +
+                           "[method.weights]\n\"odd name\" = 2\n";
 
   const Manifest first = folder.load(text);
   const Manifest again = folder.load(first.resolved);

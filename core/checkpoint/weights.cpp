@@ -30,7 +30,7 @@ bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-[[noreturn]] void refuse(const fs::path& path,
+[[noreturn]] void refuse_folder(const fs::path& path,
                          const std::string& what,
                          const std::string& hint = "") {
   throw Error(Fault::kData, cat(path.string(), ": ", what), hint);
@@ -64,7 +64,7 @@ std::vector<std::string> file_names(const fs::path& folder) {
     }
   }
   if (error) {
-    refuse(folder, cat("cannot list this folder: ", error.message()));
+    refuse_folder(folder, cat("cannot list this folder: ", error.message()));
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -88,7 +88,7 @@ std::vector<fs::path> weights_in(const fs::path& folder) {
       }
     }
     if (names == &indices && names->size() > 1) {
-      refuse(folder, cat("has several indices: ", join(*names)),
+      refuse_folder(folder, cat("has several indices: ", join(*names)),
              "name one of them instead of the folder");
     }
     if (!names->empty()) {
@@ -107,18 +107,18 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
   std::map<std::string, std::string> weight_map;
   const json root = parse_strict(read_file(index), index, "the index");
   if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object()) {
-    refuse(index, "has no object 'weight_map'");
+    refuse_folder(index, "has no object 'weight_map'");
   }
   for (const auto& [name, file] : root["weight_map"].items()) {
     const auto text = file.is_string() ? file.get<std::string>() : "";
     if (text.empty() || text.find('/') != std::string::npos || !ends_with(text, kExtension)) {
-      refuse(index, cat("tensor '", name, "' is said to be in ", file.dump(),
+      refuse_folder(index, cat("tensor '", name, "' is said to be in ", file.dump(),
                         ", expected the name of a .safetensors file beside the index"));
     }
     weight_map.emplace(name, text);
   }
   if (weight_map.empty()) {
-    refuse(index, "its weight_map is empty");
+    refuse_folder(index, "its weight_map is empty");
   }
   return weight_map;
 }
@@ -180,7 +180,7 @@ class WorkFolder {
       fs::create_directory(path_, error);
     }
     if (error) {
-      refuse(parent, cat("cannot create a folder here: ", error.message()));
+      refuse_folder(parent, cat("cannot create a folder here: ", error.message()));
     }
   }
   ~WorkFolder() {
@@ -205,11 +205,11 @@ WeightSource::WeightSource(const fs::path& path, const std::string& part) {
     const bool has_inner = !part.empty() && fs::is_directory(inner, ignored);
     const bool is_pipeline = fs::exists(path / "model_index.json", ignored);
     if (is_pipeline && !has_inner) {
-      refuse(path, cat("is a pipeline folder without a folder '", part, "'"));
+      refuse_folder(path, cat("is a pipeline folder without a folder '", part, "'"));
     }
     open_folder(has_inner && (is_pipeline || weights_in(path).empty()) ? inner : path);
   } else if (!fs::exists(path, ignored)) {
-    refuse(path, "does not exist");
+    refuse_folder(path, "does not exist");
   } else {
     folder_ = path.has_parent_path() ? path.parent_path() : fs::path(".");
     if (ends_with(path.filename().string(), ".json")) {
@@ -224,7 +224,7 @@ void WeightSource::open_folder(const fs::path& folder) {
   folder_ = folder;
   const auto found = weights_in(folder);
   if (found.empty()) {
-    refuse(folder, "has no weights: no *.safetensors and no index of them");
+    refuse_folder(folder, "has no weights: no *.safetensors and no index of them");
   }
   for (const auto& path : found) {
     if (ends_with(path.filename().string(), kIndexExtension)) {
@@ -249,7 +249,7 @@ void WeightSource::open_index(const fs::path& index) {
     }
   }
   if (!absent.empty()) {
-    refuse(index, cat("names ", shards.size(), " files, of which ", absent.size(),
+    refuse_folder(index, cat("names ", shards.size(), " files, of which ", absent.size(),
                       " are missing: ", first_ten(absent, ", ")),
            "the download or copy was not complete");
   }
@@ -276,7 +276,7 @@ void WeightSource::open_index(const fs::path& index) {
     if (!unlisted.empty()) {
       text += cat("; ", unlisted.size(), " tensors are not listed: ", first_ten(unlisted, ", "));
     }
-    refuse(index, text, "files of different exports are mixed, or the index is an old one");
+    refuse_folder(index, text, "files of different exports are mixed, or the index is an old one");
   }
 }
 
@@ -285,7 +285,7 @@ void WeightSource::open_file(const fs::path& file) {
   for (const auto& [name, info] : files_.back().tensors()) {
     const auto [place, is_new] = places_.emplace(name, files_.size() - 1);
     if (!is_new) {
-      refuse(file, cat("tensor '", name, "' is also in ",
+      refuse_folder(file, cat("tensor '", name, "' is also in ",
                        files_[place->second].path().filename().string()),
              "remove the files that do not belong to these weights");
     }
@@ -312,7 +312,7 @@ const SafetensorsFile& WeightSource::file_of(const std::string& name) const {
   const auto place = places_.find(name);
   if (place == places_.end()) {
     const auto close = nearest(name, names());
-    refuse(folder_, cat("the weights have no tensor '", name, "'"),
+    refuse_folder(folder_, cat("the weights have no tensor '", name, "'"),
            close.empty() ? "" : cat("the nearest name is '", close, "'"));
   }
   return files_[place->second];
@@ -356,16 +356,16 @@ void write_weights(const fs::path& folder,
                    const NamedTensors& tensors,
                    uint64_t shard_limit) {
   if (tensors.empty()) {
-    refuse(folder, "there are no weights to write");
+    refuse_folder(folder, "there are no weights to write");
   }
   std::set<std::string> unique;
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.defined() || tensor.layout() != at::kStrided) {
-      refuse(folder, cat("tensor '", name, "' cannot be written: it is ",
+      refuse_folder(folder, cat("tensor '", name, "' cannot be written: it is ",
                          tensor.defined() ? "not dense" : "undefined"));
     }
     if (!unique.insert(name).second) {
-      refuse(folder, cat("two tensors are called '", name, "'"));
+      refuse_folder(folder, cat("two tensors are called '", name, "'"));
     }
   }
 
@@ -395,7 +395,7 @@ void write_weights(const fs::path& folder,
     std::error_code error;
     fs::rename(work.path() / name, folder / name, error);
     if (error) {
-      refuse(folder / name, cat("cannot replace this file: ", error.message()));
+      refuse_folder(folder / name, cat("cannot replace this file: ", error.message()));
     }
   }
   for (const auto& name : file_names(folder)) {
@@ -403,7 +403,7 @@ void write_weights(const fs::path& folder,
       std::error_code error;
       fs::remove(folder / name, error);
       if (error) {
-        refuse(folder / name, cat("cannot remove this old file: ", error.message()));
+        refuse_folder(folder / name, cat("cannot remove this old file: ", error.message()));
       }
     }
   }
@@ -412,24 +412,24 @@ void write_weights(const fs::path& folder,
 void verify_weights(const fs::path& folder, const NamedTensors& tensors) {
   const WeightSource source(folder, "");
   if (source.names().size() != tensors.size()) {
-    refuse(folder, cat("has ", source.names().size(), " tensors, but ", tensors.size(),
+    refuse_folder(folder, cat("has ", source.names().size(), " tensors, but ", tensors.size(),
                        " were written"));
   }
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) {
     if (!source.has(name)) {
-      refuse(folder, cat("tensor '", name, "' was not written"));
+      refuse_folder(folder, cat("tensor '", name, "' was not written"));
     }
     const auto read = source.tensor(name);
     if (read.scalar_type() != tensor.scalar_type() || read.sizes() != tensor.sizes()) {
-      refuse(folder, cat("tensor '", name, "' reads as ", c10::toString(read.scalar_type()), " ",
+      refuse_folder(folder, cat("tensor '", name, "' reads as ", c10::toString(read.scalar_type()), " ",
                          shape_text(read.sizes()), ", but ", c10::toString(tensor.scalar_type()),
                          " ", shape_text(tensor.sizes()), " was written"));
     }
     const auto expected = tensor.detach().to(at::kCPU).contiguous();
     if (expected.nbytes() > 0 &&
         std::memcmp(read.const_data_ptr(), expected.const_data_ptr(), expected.nbytes()) != 0) {
-      refuse(folder, cat("tensor '", name, "' reads back with other bits than were written"),
+      refuse_folder(folder, cat("tensor '", name, "' reads back with other bits than were written"),
              "the disk or memory is faulty; do not trust this copy");
     }
   }

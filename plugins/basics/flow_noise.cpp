@@ -8,7 +8,7 @@
 namespace basics {
 namespace {
 
-constexpr uint32_t kVae = 0;
+constexpr uint32_t kNormaliser = 0;
 
 // The first data.num_latent_t frames, if the manifest says how many.
 lb::Tensor cut(const lb::Tensor& latents, const lb::Step& step) {
@@ -27,10 +27,10 @@ lb::Tensor cut(const lb::Tensor& latents, const lb::Step& step) {
 }
 
 lb::Tensor normalise(const lb::Tensor& latents, const lb::Step& step) {
-  if (!step.models().has(kVae)) {
+  if (!step.models().has(kNormaliser)) {
     return latents;
   }
-  const lb::Batch facts = step.models().facts(kVae);
+  const lb::Batch facts = step.models().facts(kNormaliser);
   const int64_t channels = latents.size(1);
   const auto statistic = [&](const char* name) {
     const lb::Tensor values = facts[name];

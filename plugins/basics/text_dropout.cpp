@@ -4,7 +4,7 @@
 namespace basics {
 namespace {
 
-constexpr uint32_t kTextEncoder = 0;
+constexpr uint32_t kEmptyPromptEncoder = 0;
 
 // Appends zeros along dimension 1 up to `tokens`.
 lb::Tensor pad(const lb::Tensor& x, int64_t tokens) {
@@ -17,13 +17,13 @@ lb::Tensor pad(const lb::Tensor& x, int64_t tokens) {
 
 const TextDropout::Encoding& TextDropout::empty_prompt(const lb::Step& step, int64_t tokens) {
   if (!empty_.context.defined()) {
-    if (!step.models().has(kTextEncoder)) {
+    if (!step.models().has(kEmptyPromptEncoder)) {
       throw lb::Error(LB_FAILED_PRECONDITION,
                       "mode \"empty_prompt\" needs a text encoder: add [models.text_encoder], or "
                       "use mode = \"zero\"");
     }
     const lb::Batch encoded =
-        step.models().run(kTextEncoder, lb::Batch().set("prompt", ""), LB_RUN_NO_GRAD);
+        step.models().run(kEmptyPromptEncoder, lb::Batch().set("prompt", ""), LB_RUN_NO_GRAD);
     empty_.context = encoded["context"];
     empty_.mask = encoded.find("context_mask");
   }

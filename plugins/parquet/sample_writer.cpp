@@ -23,19 +23,19 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFingerprintKey = "limbeck.fingerprint";
 
-[[noreturn]] void fail(const std::string& path, const std::string& reason) {
+[[noreturn]] void fail_writing(const std::string& path, const std::string& reason) {
   throw lb::Error(LB_UNAVAILABLE, "cannot write '" + path + "': " + reason);
 }
 
-void check(const arrow::Status& status, const std::string& path) {
+void check_written(const arrow::Status& status, const std::string& path) {
   if (!status.ok()) {
-    fail(path, status.ToString());
+    fail_writing(path, status.ToString());
   }
 }
 
 template <class T>
-T value_of(arrow::Result<T> result, const std::string& path) {
-  check(result.status(), path);
+T written_value(arrow::Result<T> result, const std::string& path) {
+  check_written(result.status(), path);
   return std::move(result).ValueUnsafe();
 }
 
@@ -106,8 +106,8 @@ class SampleWriter::OpenFile {
  public:
   OpenFile(std::string path, const Layout& layout)
       : path_(std::move(path)), temporary_(path_ + ".tmp"), layout_(layout), schema_(schema()) {
-    sink_ = value_of(arrow::io::FileOutputStream::Open(temporary_), temporary_);
-    writer_ = value_of(
+    sink_ = written_value(arrow::io::FileOutputStream::Open(temporary_), temporary_);
+    writer_ = written_value(
         parquet::arrow::FileWriter::Open(*schema_, arrow::default_memory_pool(), sink_,
                                          properties(layout.is_compressed)),
         temporary_);
@@ -126,7 +126,7 @@ class SampleWriter::OpenFile {
   int64_t rows() const { return rows_; }
 
   void add(const VideoRow& row) {
-    check(append(row), temporary_);
+    check_written(append(row), temporary_);
     ++rows_;
     ++pending_;
     if (pending_ == layout_.rows_per_group) {
@@ -136,15 +136,15 @@ class SampleWriter::OpenFile {
 
   void finish() {
     write_group();
-    check(writer_->AddKeyValueMetadata(
+    check_written(writer_->AddKeyValueMetadata(
               arrow::key_value_metadata({kFingerprintKey}, {layout_.fingerprint})),
           temporary_);
-    check(writer_->Close(), temporary_);
-    check(sink_->Close(), temporary_);
+    check_written(writer_->Close(), temporary_);
+    check_written(sink_->Close(), temporary_);
     std::error_code fault;
     fs::rename(temporary_, path_, fault);
     if (fault) {
-      fail(path_, fault.message());
+      fail_writing(path_, fault.message());
     }
     is_complete_ = true;
   }
@@ -174,9 +174,9 @@ class SampleWriter::OpenFile {
              &id_, &latent_.bytes, &latent_.shape, &latent_.dtype, &text_.bytes, &text_.shape,
              &text_.dtype, &file_name_, &caption_, &media_type_, &width_, &height_, &num_frames_,
              &duration_, &fps_}) {
-      columns.push_back(value_of(builder->Finish(), temporary_));
+      columns.push_back(written_value(builder->Finish(), temporary_));
     }
-    check(writer_->WriteTable(*arrow::Table::Make(schema_, columns), pending_), temporary_);
+    check_written(writer_->WriteTable(*arrow::Table::Make(schema_, columns), pending_), temporary_);
     pending_ = 0;
   }
 
@@ -203,7 +203,7 @@ SampleWriter::SampleWriter(std::string folder, Layout layout)
   std::error_code fault;
   fs::create_directories(files, fault);
   if (fault) {
-    fail(files.string(), fault.message());
+    fail_writing(files.string(), fault.message());
   }
 }
 
@@ -218,7 +218,7 @@ void SampleWriter::add(const VideoRow& row) {
     }
     open_->add(row);
   } catch (const parquet::ParquetException& fault) {
-    fail(folder_, fault.what());
+    fail_writing(folder_, fault.what());
   }
   if (open_->rows() == layout_.rows_per_file) {
     finish();
@@ -232,7 +232,7 @@ void SampleWriter::finish() {
   try {
     open_->finish();
   } catch (const parquet::ParquetException& fault) {
-    fail(folder_, fault.what());
+    fail_writing(folder_, fault.what());
   }
   open_.reset();
 }

@@ -6,7 +6,7 @@
 namespace quickstart {
 namespace {
 
-constexpr uint32_t kJudge = 0;
+constexpr uint32_t kTrained = 0;
 
 // Frame frames[i] of clip i: [b, c, F, h, w] -> [b, c, 1, h, w].
 lb::Tensor pick_frames(const lb::Tensor& clips, std::vector<int64_t> frames) {
@@ -36,7 +36,7 @@ lb::Tensor Classifier::loss(const lb::Step& step) {
 
   lb::Batch in;
   in.set("pixels", pixels);
-  const auto logits = step.models().run(kJudge, in)["frame_logits"].reshape({b, -1});
+  const auto logits = step.models().run(kTrained, in)["frame_logits"].reshape({b, -1});
   const auto loss = lb::cross_entropy(logits, labels, options_.label_smoothing);
   step.log("loss", loss.detach());
   step.log("accuracy", logits.detach().argmax(1).eq(labels).to(LB_F32).mean());

@@ -15,7 +15,7 @@ struct Result {
   std::string text;  // standard output and standard error
 };
 
-Result limbeck(const std::string& arguments) {
+Result run_program(const std::string& arguments) {
   const std::string command = std::string(LIMBECK_BINARY_DIR "/bin/limbeck ") + arguments + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
@@ -31,15 +31,15 @@ Result limbeck(const std::string& arguments) {
 }  // namespace
 
 TEST_CASE("command line: help and version succeed") {
-  CHECK(limbeck("--help").code == 0);
-  CHECK(limbeck("").text.find("Usage: limbeck COMMAND") != std::string::npos);
-  const auto version = limbeck("--version");
+  CHECK(run_program("--help").code == 0);
+  CHECK(run_program("").text.find("Usage: limbeck COMMAND") != std::string::npos);
+  const auto version = run_program("--version");
   CHECK(version.code == 0);
   CHECK(version.text.starts_with("limbeck 0."));
 }
 
 TEST_CASE("command line: a usage error has exit code 64 and the nearest command") {
-  const auto result = limbeck("trian x.toml");
+  const auto result = run_program("trian x.toml");
 
   CHECK(result.code == 64);
   CHECK(result.text == "limbeck: unknown command 'trian'\n  hint: did you mean 'train'?\n");
@@ -61,7 +61,7 @@ TEST_CASE("command line: the executable does not link libtorch") {
 }
 
 TEST_CASE("command line: plugin list shows what a plugin offers") {
-  const auto result = limbeck("plugin list " LIMBECK_TEST_PLUGIN_DIR "/good_callback.so");
+  const auto result = run_program("plugin list " LIMBECK_TEST_PLUGIN_DIR "/good_callback.so");
 
   CHECK(result.code == 0);
   CHECK(result.text ==
@@ -71,7 +71,7 @@ TEST_CASE("command line: plugin list shows what a plugin offers") {
 }
 
 TEST_CASE("command line: plugin list says what it could not load, with exit code 3") {
-  const auto result = limbeck("plugin list " LIMBECK_TEST_PLUGIN_DIR
+  const auto result = run_program("plugin list " LIMBECK_TEST_PLUGIN_DIR
                               "/good_callback.so " LIMBECK_TEST_PLUGIN_DIR "/bad_minor.so");
 
   CHECK(result.code == 3);
@@ -80,7 +80,7 @@ TEST_CASE("command line: plugin list says what it could not load, with exit code
 }
 
 TEST_CASE("command line: a manifest that is not there has an exit code of its own") {
-  const auto result = limbeck("train /no/such/manifest.toml");
+  const auto result = run_program("train /no/such/manifest.toml");
 
   CHECK((result.code == 2 || result.code == 4));
   CHECK(result.text.find("/no/such/manifest.toml") != std::string::npos);

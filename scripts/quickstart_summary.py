@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the numbers of a quickstart into one flat JSON file and prints what a person wants to see.
+"""Puts the numbers of a quickstart into one flat JSON file, and says where time went and files are.
 
 usage: quickstart_summary.py OUTPUT name=value...
 """
@@ -33,8 +33,6 @@ def main() -> int:
     path = output / "summary.json"
     path.write_text(json.dumps(summary, indent=2) + "\n")
 
-    print()
-    print((output / "sft/report.txt").read_text(), end="")
     print()
     print(f"set-up {summary['setup_seconds']} s, build {summary['build_seconds']} s, "
           f"judge and data {summary['judge_seconds']} s, training {summary['training_seconds']} s, "

@@ -81,7 +81,6 @@ void limbeck_run_job(const limbeck::Job& job) {
           break;
       }
     }
-    job.registry->stop();
   } catch (const c10::Error& error) {
     throw limbeck::Error(limbeck::Fault::kInternal, error.what_without_backtrace());
   }

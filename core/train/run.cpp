@@ -163,6 +163,7 @@ void start_process(const Manifest& manifest, Registry& registry) {
   if (manifest.run.threads > 0) {
     at::set_num_threads(static_cast<int>(manifest.run.threads));
   }
+  log::info("run", cat("seed ", manifest.run.seed, ", ", at::get_num_threads(), " threads"));
   set_run_device(at::kCPU);
   provide("limbeck.tensor/1", &tensor_api());
   provide("limbeck.dispatch/1", &dispatch_api());

@@ -15,8 +15,10 @@
 namespace limbeck {
 namespace {
 
-// Media of a run stay in its folder: a file that a component made elsewhere is moved there.
-void keep_files(Run& run, int64_t step, Trackers& trackers) {
+// Hands on what components reported since the last call. Media of a run stay in its folder: a file
+// that a component made elsewhere is moved there.
+void track(Run& run, int64_t step, Trackers& trackers) {
+  trackers.scalars(step, run.metrics.take_numbers());
   for (auto& file : run.metrics.take_files()) {
     const std::filesystem::path path = file.path;
     const auto& home = run.manifest.run.output_dir;
@@ -52,7 +54,7 @@ void run_steps(Run& run, Trackers& trackers) {
     run.callbacks.tell(LB_ON_STEP, {step, &metrics, ""});
     const uint32_t requests = run.callbacks.take_requests();
     run.callbacks.tell(LB_ON_VALIDATE, {step, nullptr, ""});
-    keep_files(run, step, trackers);
+    track(run, step, trackers);
     if (stop_requested() != LB_GO_ON) {
       throw Error(Fault::kCancelled, cat("stopped after step ", step, " of ", last,
                                          ", as asked"));
@@ -80,12 +82,12 @@ void train(Run& run) {
   Trackers trackers(manifest, 1);
   try {
     run.callbacks.tell(LB_ON_START, {});
-    keep_files(run, 0, trackers);
+    track(run, 0, trackers);
     run.runner->start();
     run_steps(run, trackers);
     export_all(run);
     run.callbacks.tell(LB_ON_END, {manifest.loop.max_train_steps, nullptr, ""});
-    keep_files(run, manifest.loop.max_train_steps, trackers);
+    track(run, manifest.loop.max_train_steps, trackers);
   } catch (const Error& error) {
     run.callbacks.tell(LB_ON_ERROR, {0, nullptr, error.what()});
     if (error.fault() == Fault::kCancelled) {

@@ -50,9 +50,10 @@ lb::Tensor normalise(const lb::Tensor& latents, const lb::Step& step) {
 lb::Tensor FlowNoise::draw_places(const lb::Step& step, int64_t count) const {
   constexpr const char* kPurpose = "flow_noise.timestep";
   if (options_.weighting_scheme == "logit_normal") {
-    return logit_normal(step.normal(kPurpose, {count}), options_.logit_mean, options_.logit_std);
+    const lb::Tensor z = step.normal(kPurpose, {count}).to(LB_F64);
+    return logit_normal(z, options_.logit_mean, options_.logit_std);
   }
-  const lb::Tensor u = step.uniform(kPurpose, {count});
+  const lb::Tensor u = step.uniform(kPurpose, {count}).to(LB_F64);
   return options_.weighting_scheme == "mode" ? mode(u, options_.mode_scale) : u;
 }
 
@@ -69,13 +70,15 @@ void FlowNoise::prepare(const lb::Step& step, lb::Batch& batch) {
 
   const double s = options_.flow_shift > 0.0 ? options_.flow_shift
                                              : step.facts().number("pipeline.flow_shift", 1.0);
+  // Levels in f64, rounded once: in f32 the shift alone moves a timestep by its last bit.
   const lb::Tensor places = draw_places(step, samples);
-  const lb::Tensor sigma =
+  const lb::Tensor level =
       options_.discrete ? discrete_level(places, s) : continuous_level(places, s);
+  const lb::Tensor sigma = level.to(LB_F32);
 
   static const lb::Op lerp("aten::lerp", "Tensor");
   batch.set("noisy", lerp({latents, noise, sigma.reshape({samples, 1, 1, 1, 1})}));
-  batch.set("timestep", kLevels * sigma);
+  batch.set("timestep", (kLevels * level).to(LB_F32));
   batch.set("sigma", sigma);
   batch.set("noise", noise);
   batch.set("latents", latents);

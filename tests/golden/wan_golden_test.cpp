@@ -21,6 +21,8 @@
 #include "core/tensor/tensor_api.hpp"
 #include "wan/transformer.hpp"
 
+#include "../fixtures/hash_fill.hpp"
+
 #include <doctest/doctest.h>
 
 namespace {
@@ -29,22 +31,11 @@ using limbeck::ConfigValue;
 using limbeck::Precision;
 using limbeck::Recompute;
 
-// u(j, k) of [-1, 1): numbers without a generator, equal in every language.
-double fill_value(uint32_t j, uint32_t k) {
-  uint32_t h = j * 2654435761U + (k + 1) * 2246822519U;
-  h ^= h >> 16U;
-  h *= 0x85ebca6bU;
-  h ^= h >> 13U;
-  h *= 0xc2b2ae35U;
-  h ^= h >> 16U;
-  return static_cast<double>(h) / 2147483648.0 - 1.0;
-}
-
 at::Tensor filled(at::IntArrayRef sizes, uint32_t k, double scale) {
   auto values = at::empty(sizes, at::kDouble);
   auto* data = values.mutable_data_ptr<double>();
   for (int64_t j = 0; j < values.numel(); ++j) {
-    data[j] = scale * fill_value(static_cast<uint32_t>(j), k);
+    data[j] = scale * limbeck::testing::hash_value(static_cast<uint32_t>(j), k);
   }
   return values;
 }
@@ -300,9 +291,9 @@ const std::vector<int64_t> kLatentsC = {2, 6, 4, 6, 4};
 }  // namespace
 
 TEST_CASE("the filling rule gives its published numbers") {
-  CHECK(near(fill_value(0, 0), 0.2164021828211844, 1e-15));
-  CHECK(near(fill_value(2, 0), -0.7345444830134511, 1e-15));
-  CHECK(near(fill_value(1, 5), -0.29357299534603953, 1e-15));
+  CHECK(near(limbeck::testing::hash_value(0, 0), 0.2164021828211844, 1e-15));
+  CHECK(near(limbeck::testing::hash_value(2, 0), -0.7345444830134511, 1e-15));
+  CHECK(near(limbeck::testing::hash_value(1, 5), -0.29357299534603953, 1e-15));
 }
 
 TEST_CASE("a text-to-video forward and its gradients equal those of diffusers in f64") {

@@ -7,12 +7,17 @@
 
 #include <ATen/ATen.h>
 
+#include "error_message.hpp"
+
 #include <doctest/doctest.h>
 
 #include "core/base/error.hpp"
 
 namespace limbeck {
 namespace {
+
+using testing::has;
+using testing::message_of;
 
 const char kOwner[] = "data set 'fake' (training.data)";
 
@@ -56,22 +61,6 @@ at::Tensor ragged(int64_t length) {
 
 at::Tensor numbers(const std::vector<float>& values, at::IntArrayRef sizes) {
   return at::tensor(values).reshape(sizes);
-}
-
-std::string message_of(const std::function<void()>& body, Fault expected = Fault::kData) {
-  try {
-    body();
-  } catch (const Error& error) {
-    CHECK(error.fault() == expected);
-    return error.what();
-  }
-  FAIL("nothing was thrown");
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) {
-  INFO(text);
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("tensors of equal shape are stacked, in the order of the samples, with their dtype") {

@@ -16,6 +16,8 @@
 
 #include <ATen/ATen.h>
 
+#include "error_message.hpp"
+
 #include <doctest/doctest.h>
 
 #include "core/base/error.hpp"
@@ -24,6 +26,9 @@
 
 namespace limbeck {
 namespace {
+
+using testing::has;
+using testing::message_of;
 
 using Rows = std::vector<int64_t>;
 
@@ -227,22 +232,6 @@ bool same(const lb_batch& a, const lb_batch& b) {
     }
   }
   return true;
-}
-
-std::string message_of(const std::function<void()>& body, Fault expected = Fault::kData) {
-  try {
-    body();
-  } catch (const Error& error) {
-    CHECK(error.fault() == expected);
-    return error.what();
-  }
-  FAIL("nothing was thrown");
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) {
-  INFO(text);
-  return text.find(part) != std::string::npos;
 }
 
 // ---- what batches hold

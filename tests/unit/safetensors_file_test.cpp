@@ -18,12 +18,17 @@
 
 #include <ATen/ATen.h>
 
+#include "error_message.hpp"
+
 #include <doctest/doctest.h>
 
 #include "core/base/error.hpp"
 
 namespace limbeck {
 namespace {
+
+using testing::has;
+using testing::message_of;
 
 namespace fs = std::filesystem;
 
@@ -74,22 +79,6 @@ std::string length_prefix(uint64_t length) {
 // A file of this header and so many bytes of data.
 std::string file_bytes(const std::string& header, size_t data) {
   return length_prefix(header.size()) + header + std::string(data, '\1');
-}
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    CHECK(error.fault() == Fault::kData);
-    return error.what();
-  }
-  FAIL("nothing was thrown");
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) {
-  INFO(text);
-  return text.find(part) != std::string::npos;
 }
 
 bool equal_bits(const at::Tensor& a, const at::Tensor& b) {

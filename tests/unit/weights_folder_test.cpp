@@ -13,12 +13,17 @@
 
 #include <ATen/ATen.h>
 
+#include "error_message.hpp"
+
 #include <doctest/doctest.h>
 
 #include "core/base/error.hpp"
 
 namespace limbeck {
 namespace {
+
+using testing::has;
+using testing::message_of;
 
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
@@ -61,22 +66,6 @@ std::string text_of(const fs::path& path) {
 
 void put_text(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
-}
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    CHECK(error.fault() == Fault::kData);
-    return error.what();
-  }
-  FAIL("nothing was thrown");
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) {
-  INFO(text);
-  return text.find(part) != std::string::npos;
 }
 
 // 400, 400, 1200, 40 and 8 bytes, in the order of a network.

@@ -71,6 +71,9 @@ lb_status* units_run(const lb_units* units,
     auto work = std::make_shared<UnitWork>();
     work->body = std::move(body);
     work->is_hidden = forward.hidden_of(unit);
+    if (forward.weights == Weights::kLive && forward.role.is_trained()) {
+      work->slots = forward.role.grad_slots(unit);
+    }
     work->n_out = n_out;
     struct InBody {
       bool& flag;

@@ -21,6 +21,7 @@ using torch::autograd::variable_list;
 // What a body is lent, and behind it what its operations need.
 struct HostCall : lb_unit_call {
   const std::vector<at::Tensor>* weights = nullptr;
+  const std::vector<GradSlot*>* slots = nullptr;  // as many as weights, or none
 };
 
 const std::vector<at::Tensor>& weights_of(const lb_unit_call* call) {
@@ -37,8 +38,10 @@ lb_status* ops_linear(const lb_unit_call* call,
     TORCH_CHECK(weight < weights.size() && (bias == LB_NO_PARAM || bias < weights.size()),
                 "linear(): the unit has ", weights.size(), " parameters, got numbers ", weight,
                 " and ", bias);
-    *out = give(at::linear(tensor_of(x), weights[weight],
-                           bias == LB_NO_PARAM ? std::optional<at::Tensor>() : weights[bias]));
+    const auto& slots = *static_cast<const HostCall*>(call)->slots;
+    *out = give(linear(tensor_of(x), weights[weight],
+                       bias == LB_NO_PARAM ? std::optional<at::Tensor>() : weights[bias],
+                       slots.empty() ? nullptr : slots[weight]));
   });
 }
 
@@ -104,7 +107,7 @@ struct RecomputedUnit : torch::autograd::Function<RecomputedUnit> {
     context->set_materialize_grads(false);
     const auto [in, params] = split(all, n_in);
     const auto& work = *holder->work;
-    auto out = work.body->run(in, params, work.is_hidden, work.n_out, false);
+    auto out = work.body->run(in, params, work.is_hidden, {}, work.n_out, false);
     context->save_for_backward(all.vec());
     return out;
   }
@@ -131,7 +134,7 @@ struct RecomputedUnit : torch::autograd::Function<RecomputedUnit> {
     {
       const at::AutoGradMode with_history(true);
       const GeneratorState as_before(context->saved_data["generator"].toTensor());
-      out = work.body->run(in, params, work.is_hidden, work.n_out, true);
+      out = work.body->run(in, params, work.is_hidden, {}, work.n_out, true);
     }
     variable_list outputs;
     variable_list seeds;
@@ -163,6 +166,7 @@ struct RecomputedUnit : torch::autograd::Function<RecomputedUnit> {
 std::vector<at::Tensor> Body::run(at::TensorList in,
                                   const std::vector<at::Tensor>& params,
                                   const std::vector<bool>& is_hidden,
+                                  const std::vector<GradSlot*>& slots,
                                   uint32_t n_out,
                                   bool is_again) const {
   auto shown = lend_all(params);
@@ -187,6 +191,7 @@ std::vector<at::Tensor> Body::run(at::TensorList in,
                                       nullptr,
                                       &kOps};
   call.weights = &params;
+  call.slots = &slots;
   const std::string where = unit_.empty() ? "the root unit" : "unit '" + unit_ + "'";
   check(table_.run(table_.self, &call), cat("while running ", where));
   std::vector<at::Tensor> out;
@@ -208,7 +213,7 @@ std::vector<at::Tensor> run_unit(const std::shared_ptr<const UnitWork>& work,
                                  const std::vector<at::Tensor>& in,
                                  const std::vector<at::Tensor>& params) {
   if (policy == Recompute::kKeep || !at::GradMode::is_enabled()) {
-    return work->body->run(in, params, work->is_hidden, work->n_out, false);
+    return work->body->run(in, params, work->is_hidden, work->slots, work->n_out, false);
   }
   variable_list all(in);
   all.insert(all.end(), params.begin(), params.end());

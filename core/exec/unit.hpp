@@ -11,6 +11,7 @@
 #include <limbeck/abi.h>
 
 #include "core/manifest/manifest.hpp"
+#include "core/ops/linear.hpp"
 
 namespace limbeck {
 
@@ -29,11 +30,13 @@ class Body {
   const std::string& unit() const { return unit_; }
 
   // Runs it in the current grad mode. `params` are the unit's in compute dtype; entries whose flag
-  // says VIA_LINEAR are hidden from the body. `is_again` when backward repeats it. Throws Error
+  // says VIA_LINEAR are hidden from the body. `slots`, by parameter, or empty, are where linear()
+  // accumulates weight gradients. `is_again` when backward repeats it. Throws Error
   // naming the unit, also when the body changed an input in place. [compute]
   std::vector<at::Tensor> run(at::TensorList in,
                               const std::vector<at::Tensor>& params,
                               const std::vector<bool>& is_hidden,
+                              const std::vector<GradSlot*>& slots,
                               uint32_t n_out,
                               bool is_again) const;
 
@@ -45,7 +48,8 @@ class Body {
 // What a unit needs to run: shared by the forward and its repetition.
 struct UnitWork {
   std::shared_ptr<const Body> body;
-  std::vector<bool> is_hidden;  // by parameter
+  std::vector<bool> is_hidden;    // by parameter
+  std::vector<GradSlot*> slots;   // by parameter; used when the body runs once
   uint32_t n_out = 0;
 };
 

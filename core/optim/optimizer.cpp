@@ -32,7 +32,10 @@ double RoleOptimizer::learning_rate() const {
   return spec.learning_rate * lr_multiplier(spec, updates_, horizon_);
 }
 
-double RoleOptimizer::grad_norm() const { return std::sqrt(squared_norm(role_.grad())); }
+double RoleOptimizer::grad_norm() const {
+  role_.settle_grad();
+  return std::sqrt(squared_norm(role_.grad()));
+}
 
 void RoleOptimizer::clip(double norm, double max_norm) {
   const double scale = max_norm / (norm + kClipEps);
@@ -78,10 +81,7 @@ void RoleOptimizer::update_average(int64_t step) {
   role_.average().lerp_(role_.master(), 1.0 - ema_decay(*ema, averaged_updates_));
 }
 
-void RoleOptimizer::clear_grad() {
-  role_.grad().zero_();
-  role_.clear_touched();
-}
+void RoleOptimizer::clear_grad() { role_.clear_grad(); }
 
 double ema_decay(const EmaSpec& spec, int64_t n) {
   const auto count = static_cast<double>(n);

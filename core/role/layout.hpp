@@ -18,7 +18,7 @@ namespace limbeck {
 
 // Which flat buffer a parameter lies in.
 enum class Store {
-  kTrained,     // master weights: fp32, or fp64
+  kTrained,     // master weights: fp32, or fp64; also of a role that averages a trained one
   kFrozen,      // in the role's dtype
   kFrozenWide,  // fp32 in a 16-bit role, because the network asks for it
   kBuffer,      // state that is no weight: a tensor of its own, whole on every rank
@@ -73,7 +73,7 @@ struct RoleLayout {
 };
 
 struct LayoutOptions {
-  bool is_trained = false;
+  bool is_trained = false;     // or moves with a trained role
   bool decays_flagged = true;  // LB_PARAM_NO_DECAY is ignored
   bool is_16_bit = false;      // the role's dtype
   Mesh mesh;

@@ -74,7 +74,7 @@ Role::Role(const RoleSpec& spec, const Mesh& mesh)
       check(vtable_.describe(self_, &facts_));
     }
     LayoutOptions options;
-    options.is_trained = spec_.is_trained;
+    options.is_trained = spec_.is_trained || spec_.is_shadow;
     options.decays_flagged = spec_.optimizer.decays_flagged;
     options.is_16_bit = storage_type_ == at::kBFloat16;
     options.mesh = mesh_;
@@ -107,7 +107,7 @@ void Role::allocate() {
   };
   // The whole range in a world of one; a rank's part otherwise.
   master_ = zeros(mesh_.part(layout_.trained_size), master_type);
-  grad_ = zeros(mesh_.part(layout_.trained_size), master_type);
+  grad_ = zeros(spec_.is_trained ? mesh_.part(layout_.trained_size) : 0, master_type);
   frozen_ = zeros(layout_.frozen_size, storage_type_);
   frozen_wide_ = zeros(layout_.frozen_wide_size, at::kFloat);
   buffers_.assign(layout_.params.size(), at::Tensor());
@@ -124,7 +124,9 @@ void Role::allocate() {
   }
   live_ = views(master_);
   constant_ = live_;
-  make_leaves();
+  if (spec_.is_trained) {
+    make_leaves();
+  }
   if (has_average()) {
     average_ = master_.to(master_type).clone();
     averaged_ = views(average_);
@@ -156,8 +158,22 @@ Role::UnitParams Role::views(const at::Tensor& trained) const {
   return result;
 }
 
+// Linear weights that bodies reach through the host only, in the dtype of the master weights: their
+// gradients go past autograd. Recompute differentiates copies of the parameters instead.
+GradSlot* Role::make_slot(const ParamLayout& param, const at::Tensor& grad) {
+  constexpr uint32_t kThroughHost = LB_PARAM_LINEAR | LB_PARAM_VIA_LINEAR;
+  if ((param.flags & kThroughHost) != kThroughHost || param.shape.size() != 2 ||
+      spec_.recompute != Recompute::kKeep || compute_type_ != master_.scalar_type()) {
+    return nullptr;
+  }
+  slot_store_.push_back({grad, true, &touched_[param.part]});
+  return &slot_store_.back();
+}
+
 void Role::make_leaves() {
+  slots_.resize(layout_.units.size());
   for (size_t u = 0; u < layout_.units.size(); ++u) {
+    slots_[u].resize(live_[u].size(), nullptr);
     for (size_t p = 0; p < live_[u].size(); ++p) {
       const auto& param = layout_.params[layout_.units[u].params[p]];
       if (param.store != Store::kTrained) {
@@ -171,6 +187,10 @@ void Role::make_leaves() {
           leaf, std::make_unique<TouchHook>(&touched_[param.part]));
       live_[u][p] = leaf;
       leaves_.push_back(leaf);
+      slots_[u][p] = make_slot(param, leaf.grad());
+      if (slots_[u][p] == nullptr) {
+        accumulated_.push_back(leaf.grad());
+      }
     }
   }
 }
@@ -238,7 +258,21 @@ bool Role::is_touched() const {
   return false;
 }
 
-void Role::clear_touched() {
+void Role::settle_grad() {
+  const at::NoGradGuard no_grad;
+  for (auto& slot : slot_store_) {
+    if (slot.is_fresh) {
+      slot.grad.zero_();
+    }
+  }
+}
+
+void Role::clear_grad() {
+  const at::NoGradGuard no_grad;
+  at::_foreach_zero_(accumulated_);
+  for (auto& slot : slot_store_) {
+    slot.is_fresh = true;
+  }
   std::fill_n(touched_.get(), layout_.parts.size(), false);
 }
 

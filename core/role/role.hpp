@@ -4,8 +4,8 @@
 // data of the manifest and the method; core code keys on these properties, never on names.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,6 +18,7 @@
 
 #include "core/dist/mesh.hpp"
 #include "core/manifest/manifest.hpp"
+#include "core/ops/linear.hpp"
 #include "core/role/layout.hpp"
 #include "core/tensor/batch.hpp"
 
@@ -68,16 +69,23 @@ class Role {
   // One tensor per parameter of a unit, in declaration order, in storage dtype.
   const std::vector<at::Tensor>& params(lb_unit unit, Weights weights) const;
 
-  // Trained roles only: the flat master weights, their gradient and their moving average, all of
-  // layout().trained_size elements; the average is undefined without EMA.
+  // The flat master weights of a trained or shadow role, and of a trained one the gradient and the
+  // moving average, all of layout().trained_size elements; the average is undefined without EMA.
   at::Tensor& master() { return master_; }
   at::Tensor& grad() { return grad_; }
   at::Tensor& average() { return average_; }
-  // Leaves with history, and for each part whether a gradient reached it since clear_touched().
+  // Where the weight gradients of a unit's linear layers go, by parameter; null where autograd
+  // accumulates them. Empty if that is so for all: recompute, or another compute dtype.
+  const std::vector<GradSlot*>& grad_slots(lb_unit unit) const { return slots_[unit]; }
+  // Makes grad() complete: what nothing was accumulated into becomes zero. Before it is read.
+  void settle_grad();
+  // Makes the gradient zero for the next round, and forgets which parts were reached.
+  void clear_grad();
+
+  // Leaves with history, and for each part whether a gradient reached it since clear_grad().
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
   bool is_touched(size_t part) const { return touched_[part]; }
   bool is_touched() const;
-  void clear_touched();
 
  private:
   using UnitParams = std::vector<std::vector<at::Tensor>>;  // [unit][param]
@@ -85,6 +93,7 @@ class Role {
   at::Tensor view_of(const ParamLayout& param, const at::Tensor& trained) const;
   UnitParams views(const at::Tensor& trained) const;
   void make_leaves();
+  GradSlot* make_slot(const ParamLayout& param, const at::Tensor& grad);
 
   RoleSpec spec_;
   Mesh mesh_;
@@ -105,6 +114,9 @@ class Role {
   UnitParams constant_;
   UnitParams averaged_;
   std::vector<at::Tensor> leaves_;
+  std::vector<at::Tensor> accumulated_;  // gradients that autograd adds to
+  std::deque<GradSlot> slot_store_;      // elements never move
+  std::vector<std::vector<GradSlot*>> slots_;  // [unit][param]
   std::unique_ptr<bool[]> touched_;
 };
 

@@ -9,6 +9,7 @@ limbeck_test(
   unit/dispatch_test.cpp
   unit/forward_test.cpp
   unit/layout_test.cpp
+  unit/linear_test.cpp
   unit/metrics_test.cpp
   unit/norm_test.cpp
   unit/optimizer_test.cpp

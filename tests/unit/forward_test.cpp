@@ -129,6 +129,45 @@ TEST_CASE("forward: a frozen role and quiet flags record nothing") {
   CHECK(!run(*trained, 0, input()).requires_grad());
 }
 
+TEST_CASE("forward: a shadow role has master weights like the role it averages, and no gradient") {
+  auto spec = toy_spec(false);
+  spec.is_shadow = true;
+  const auto shadow = make_role(spec);
+  const auto trained = make_role(toy_spec(true));
+
+  CHECK(shadow->master().numel() == trained->master().numel());
+  CHECK(at::equal(shadow->master(), trained->master()));
+  CHECK(shadow->grad().numel() == 0);
+  CHECK(!run(*shadow, 0, input()).requires_grad());
+  // Averaging moves what the next forward sees.
+  const auto before = run(*shadow, 0, input());
+  {
+    const at::NoGradGuard no_grad;
+    shadow->master().lerp_(trained->master() * 2, 0.5);
+  }
+  CHECK(!at::equal(run(*shadow, 0, input()), before));
+}
+
+TEST_CASE("forward: a round begins with a zero gradient, whatever was accumulated before") {
+  const auto role = make_role(toy_spec(true));
+  const auto backward = [&](double factor) {
+    const auto loss = run(*role, 0, input()).square().sum() * factor;
+    torch::autograd::backward({loss}, {}, std::nullopt, false, role->leaves());
+  };
+  backward(1.0);
+  const auto once = role->grad().clone();
+  backward(1.0);
+  CHECK(at::allclose(role->grad(), once * 2, 1e-6, 1e-7));
+
+  role->clear_grad();
+  CHECK(!role->is_touched());
+  backward(1.0);
+  CHECK(at::equal(role->grad(), once));
+  role->clear_grad();
+  role->settle_grad();
+  CHECK(role->grad().abs().max().item<float>() == 0.0F);
+}
+
 TEST_CASE("forward: INPUT_GRAD reaches the input and no weight") {
   for (const auto policy : {Recompute::kKeep, Recompute::kFull}) {
     auto spec = toy_spec(true);

@@ -274,6 +274,7 @@ const Norms kGradientsA = {
     {"blocks.0.scale_shift_table", 12.7759172625},
     {"blocks.0.attn1.to_q.weight", 4.2447794621},
     {"blocks.0.attn1.norm_k.weight", 0.556710242023},
+    {"blocks.1.attn2.to_v.weight", 19.3200303044},
     {"blocks.0.norm2.weight", 2.89037807751},
     {"blocks.1.ffn.net.0.proj.weight", 11.0220930657},
     {"scale_shift_table", 13.5118630471},

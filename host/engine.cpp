@@ -11,7 +11,6 @@
 #include "core/base/error.hpp"
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
-#include "core/plugin/host_table.hpp"
 #include "host/signals.hpp"
 
 namespace limbeck::host {
@@ -86,7 +85,6 @@ void run(Job job, const fs::path& config, const ManifestOptions& options) {
   const RunJob run_job = find_entry();
   job.manifest = &manifest;
   job.registry = &registry;
-  job.version = version();
   watch_signals();
   run_job(job);
   registry.stop();

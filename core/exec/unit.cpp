@@ -192,17 +192,19 @@ std::vector<at::Tensor> Body::run(at::TensorList in,
                                       &kOps};
   call.weights = &params;
   call.slots = &slots;
-  const std::string where = unit_.empty() ? "the root unit" : "unit '" + unit_ + "'";
-  check(table_.run(table_.self, &call), cat("while running ", where));
+  const auto where = [this] { return unit_.empty() ? "the root unit" : "unit '" + unit_ + "'"; };
+  if (auto* status = table_.run(table_.self, &call)) {
+    check(status, "while running " + where());
+  }
   std::vector<at::Tensor> out;
   for (auto* result : results) {
     if (result == nullptr) {
-      throw Error(Fault::kPlugin, cat("the body of ", where, " left an output empty"));
+      throw Error(Fault::kPlugin, cat("the body of ", where(), " left an output empty"));
     }
     out.push_back(take(result));
   }
   if (versions(in) != before) {
-    throw Error(Fault::kPlugin, cat("the body of ", where, " changed an input in place"),
+    throw Error(Fault::kPlugin, cat("the body of ", where(), " changed an input in place"),
                 "a body runs again in backward: it must compute new tensors");
   }
   return out;

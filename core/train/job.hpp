@@ -20,7 +20,6 @@ struct Job {
   JobKind kind = JobKind::kTrain;
   const Manifest* manifest = nullptr;
   Registry* registry = nullptr;
-  std::string version;                // of limbeck
   std::filesystem::path weights;      // kSample: an export, used for the trained role; may be empty
   std::vector<std::string> prompts;   // kSample
   std::filesystem::path output;       // kSample: folder for the pictures

@@ -44,7 +44,8 @@ void add_common(Form& form) {
 }
 
 void add_config(Form& form) {
-  form.named.add_options()("config", po::value<std::string>(), "the manifest, as --config or first")(
+  form.named.add_options()("config", po::value<std::string>(),
+                           "the manifest, as --config or first")(
       "set", po::value<std::vector<std::string>>()->composing(),
       "key=value: overrides the manifest, may be repeated")(
       "override-output-dir", po::value<std::string>(), "folder for everything the run writes");
@@ -115,8 +116,8 @@ po::variables_map read(const Form& form, const std::vector<std::string>& argumen
   po::options_description all;
   all.add(form.named).add(form.hidden);
   // Without allow_guessing: "--se" must not quietly be "--set" of one version and not of another.
-  constexpr int kStyle = po::command_line_style::default_style &
-                         ~po::command_line_style::allow_guessing;
+  constexpr int kStyle =
+      po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   po::variables_map values;
   try {
     po::store(po::command_line_parser(arguments)

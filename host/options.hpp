@@ -26,7 +26,8 @@ struct Options {
   std::filesystem::path weights;     // kSample; may be empty
   std::filesystem::path output;      // kSample
 
-  std::vector<std::string> plugins;  // kPluginList: a manifest, names or paths; empty: all there are
+  std::vector<std::string>
+      plugins;  // kPluginList: a manifest, names or paths; empty: all there are
 };
 
 // Throws Error(kUsage).

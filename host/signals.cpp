@@ -45,8 +45,6 @@ void watch_signals() {
   install(SIGTERM, on_signal);
 }
 
-void ignore_broken_pipes() {
-  install(SIGPIPE, SIG_IGN);
-}
+void ignore_broken_pipes() { install(SIGPIPE, SIG_IGN); }
 
 }  // namespace limbeck::host

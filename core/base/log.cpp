@@ -107,13 +107,9 @@ Output& output() {
 
 }  // namespace
 
-void setup(Level level) {
-  output().set_level(level);
-}
+void setup(Level level) { output().set_level(level); }
 
-bool enabled(Level level) {
-  return output().enabled(level);
-}
+bool enabled(Level level) { return output().enabled(level); }
 
 void write(Level level, std::string_view component, std::string_view text) {
   if (output().enabled(level)) {
@@ -121,13 +117,9 @@ void write(Level level, std::string_view component, std::string_view text) {
   }
 }
 
-void status_line(std::string_view text) {
-  output().set_status(text);
-}
+void status_line(std::string_view text) { output().set_status(text); }
 
 // Asked anew each time: standard error may have been redirected meanwhile.
-bool is_terminal() {
-  return ::isatty(STDERR_FILENO) == 1;
-}
+bool is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 
 }  // namespace limbeck::log

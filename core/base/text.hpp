@@ -20,7 +20,8 @@ std::string cat(const Parts&... parts) {
 }
 
 // "a, b, c"
-LIMBECK_API std::string join(const std::vector<std::string>& items, std::string_view between = ", ");
+LIMBECK_API std::string join(const std::vector<std::string>& items,
+                             std::string_view between = ", ");
 
 // The candidate that a misspelt `word` most likely means: the nearest in Damerau-Levenshtein
 // distance, if that is at most max(2, length / 3); else empty.

@@ -67,7 +67,9 @@ class CallbackList {
   };
 
   bool wants(const Entry& entry, lb_event_kind kind, int64_t step) const;
-  lb_event make_event(const Entry& entry, lb_event_kind kind, const EventFacts& facts,
+  lb_event make_event(const Entry& entry,
+                      lb_event_kind kind,
+                      const EventFacts& facts,
                       const lb_batch* values);
 
   std::vector<std::unique_ptr<Entry>> entries_;

@@ -124,7 +124,8 @@ class HeaderParser {
 
   uint64_t read_count(const std::string& name, const json& value, const char* what) {
     if (!value.is_number_unsigned()) {
-      refuse_tensor(name, cat(what, " holds ", value.dump(), ", expected an integer of at least 0"));
+      refuse_tensor(name,
+                    cat(what, " holds ", value.dump(), ", expected an integer of at least 0"));
     }
     return value.get<uint64_t>();
   }
@@ -188,8 +189,7 @@ class HeaderParser {
     }
     if (info.bytes() != bytes) {
       refuse_tensor(name, cat("dtype ", found->name, " and shape ", shape.dump(), " need ", bytes,
-                              " bytes, but data_offsets ", offsets.dump(), " give ",
-                              info.bytes()));
+                              " bytes, but data_offsets ", offsets.dump(), " give ", info.bytes()));
     }
     return info;
   }
@@ -356,8 +356,8 @@ class SafetensorsFile::Mapping {
       ::close(descriptor);
       refuse(path, cat("is not a safetensors file: it has only ", size_, " bytes"), kDamaged);
     }
-    void* address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
-                           descriptor, 0);
+    void* address =
+        ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
     const int code = errno;
     ::close(descriptor);
     if (address == MAP_FAILED) {
@@ -385,13 +385,14 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     length |= std::to_integer<uint64_t>(*mapping_->at(i)) << (8 * i);
   }
   if (length > kMaxHeader) {
-    refuse(path, cat("is not a safetensors file: its header would have ", length,
-                     " bytes; the format allows ", kMaxHeader),
+    refuse(path,
+           cat("is not a safetensors file: its header would have ", length,
+               " bytes; the format allows ", kMaxHeader),
            kDamaged);
   }
   if (length > mapping_->size() - kLengthBytes) {
-    refuse(path, cat("is cut short: its header has ", length, " bytes, the file ",
-                     mapping_->size()),
+    refuse(path,
+           cat("is cut short: its header has ", length, " bytes, the file ", mapping_->size()),
            kDamaged);
   }
   data_offset_ = kLengthBytes + length;
@@ -433,7 +434,8 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
     std::memcpy(copy.mutable_data_ptr(), bytes, entry.bytes());
     return copy;
   }
-  return at::from_blob(bytes, entry.sizes, [mapping = mapping_](void*) {}, options);
+  return at::from_blob(
+      bytes, entry.sizes, [mapping = mapping_](void*) {}, options);
 }
 
 void write_safetensors(const std::filesystem::path& path,
@@ -443,8 +445,9 @@ void write_safetensors(const std::filesystem::path& path,
   for (const auto& [name, tensor] : sorted) {
     if (!tensor.defined() || tensor.layout() != at::kStrided ||
         dtype_rank(tensor.scalar_type()) == kDtypes.size()) {
-      refuse(path, cat("tensor '", name, "' cannot be written: it is ",
-                       tensor.defined() ? cat("of type ", tensor.toString()) : "undefined"),
+      refuse(path,
+             cat("tensor '", name, "' cannot be written: it is ",
+                 tensor.defined() ? cat("of type ", tensor.toString()) : "undefined"),
              "supported are dense tensors of dtype " + dtype_list());
     }
   }

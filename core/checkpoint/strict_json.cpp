@@ -31,8 +31,7 @@ json parse_strict(std::string_view text, const std::filesystem::path& path, std:
   try {
     return json::parse(text, check_names);
   } catch (const json::exception& error) {
-    throw Error(Fault::kData,
-                cat(path.string(), ": ", part, " is not valid JSON: ", error.what()),
+    throw Error(Fault::kData, cat(path.string(), ": ", part, " is not valid JSON: ", error.what()),
                 "the file is damaged or was not written completely; get it again");
   }
 }

@@ -31,8 +31,8 @@ bool ends_with(const std::string& text, const std::string& end) {
 }
 
 [[noreturn]] void refuse_folder(const fs::path& path,
-                         const std::string& what,
-                         const std::string& hint = "") {
+                                const std::string& what,
+                                const std::string& hint = "") {
   throw Error(Fault::kData, cat(path.string(), ": ", what), hint);
 }
 
@@ -89,7 +89,7 @@ std::vector<fs::path> weights_in(const fs::path& folder) {
     }
     if (names == &indices && names->size() > 1) {
       refuse_folder(folder, cat("has several indices: ", join(*names)),
-             "name one of them instead of the folder");
+                    "name one of them instead of the folder");
     }
     if (!names->empty()) {
       std::vector<fs::path> paths;
@@ -113,7 +113,7 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
     const auto text = file.is_string() ? file.get<std::string>() : "";
     if (text.empty() || text.find('/') != std::string::npos || !ends_with(text, kExtension)) {
       refuse_folder(index, cat("tensor '", name, "' is said to be in ", file.dump(),
-                        ", expected the name of a .safetensors file beside the index"));
+                               ", expected the name of a .safetensors file beside the index"));
     }
     weight_map.emplace(name, text);
   }
@@ -249,9 +249,10 @@ void WeightSource::open_index(const fs::path& index) {
     }
   }
   if (!absent.empty()) {
-    refuse_folder(index, cat("names ", shards.size(), " files, of which ", absent.size(),
+    refuse_folder(index,
+                  cat("names ", shards.size(), " files, of which ", absent.size(),
                       " are missing: ", first_ten(absent, ", ")),
-           "the download or copy was not complete");
+                  "the download or copy was not complete");
   }
   for (const auto& file : shards) {
     open_file(folder_ / file);
@@ -285,9 +286,10 @@ void WeightSource::open_file(const fs::path& file) {
   for (const auto& [name, info] : files_.back().tensors()) {
     const auto [place, is_new] = places_.emplace(name, files_.size() - 1);
     if (!is_new) {
-      refuse_folder(file, cat("tensor '", name, "' is also in ",
-                       files_[place->second].path().filename().string()),
-             "remove the files that do not belong to these weights");
+      refuse_folder(
+          file,
+          cat("tensor '", name, "' is also in ", files_[place->second].path().filename().string()),
+          "remove the files that do not belong to these weights");
     }
   }
 }
@@ -313,7 +315,7 @@ const SafetensorsFile& WeightSource::file_of(const std::string& name) const {
   if (place == places_.end()) {
     const auto close = nearest(name, names());
     refuse_folder(folder_, cat("the weights have no tensor '", name, "'"),
-           close.empty() ? "" : cat("the nearest name is '", close, "'"));
+                  close.empty() ? "" : cat("the nearest name is '", close, "'"));
   }
   return files_[place->second];
 }
@@ -329,17 +331,16 @@ at::Tensor WeightSource::tensor(const std::string& name) const {
 void WeightReport::add_misshapen(const std::string& name,
                                  at::IntArrayRef got,
                                  at::IntArrayRef expected) {
-  misshapen_.push_back(
-      cat(name, ": shape ", shape_text(got), ", expected ", shape_text(expected)));
+  misshapen_.push_back(cat(name, ": shape ", shape_text(got), ", expected ", shape_text(expected)));
 }
 
 void WeightReport::throw_unless_clean(const std::string& where) const {
   if (is_clean()) {
     return;
   }
-  std::string text = cat(where, ": the weights do not fit: ", missing_.size(), " missing, ",
-                         unexpected_.size(), " unexpected, ", misshapen_.size(),
-                         " of another shape");
+  std::string text =
+      cat(where, ": the weights do not fit: ", missing_.size(), " missing, ", unexpected_.size(),
+          " unexpected, ", misshapen_.size(), " of another shape");
   const auto list = [&](const char* title, const std::vector<std::string>& items) {
     if (!items.empty()) {
       text += cat("\n  ", title, ":\n    ", first_ten(items, "\n    "));
@@ -362,7 +363,7 @@ void write_weights(const fs::path& folder,
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.defined() || tensor.layout() != at::kStrided) {
       refuse_folder(folder, cat("tensor '", name, "' cannot be written: it is ",
-                         tensor.defined() ? "not dense" : "undefined"));
+                                tensor.defined() ? "not dense" : "undefined"));
     }
     if (!unique.insert(name).second) {
       refuse_folder(folder, cat("two tensors are called '", name, "'"));
@@ -413,7 +414,7 @@ void verify_weights(const fs::path& folder, const NamedTensors& tensors) {
   const WeightSource source(folder, "");
   if (source.names().size() != tensors.size()) {
     refuse_folder(folder, cat("has ", source.names().size(), " tensors, but ", tensors.size(),
-                       " were written"));
+                              " were written"));
   }
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) {
@@ -422,15 +423,16 @@ void verify_weights(const fs::path& folder, const NamedTensors& tensors) {
     }
     const auto read = source.tensor(name);
     if (read.scalar_type() != tensor.scalar_type() || read.sizes() != tensor.sizes()) {
-      refuse_folder(folder, cat("tensor '", name, "' reads as ", c10::toString(read.scalar_type()), " ",
-                         shape_text(read.sizes()), ", but ", c10::toString(tensor.scalar_type()),
-                         " ", shape_text(tensor.sizes()), " was written"));
+      refuse_folder(
+          folder, cat("tensor '", name, "' reads as ", c10::toString(read.scalar_type()), " ",
+                      shape_text(read.sizes()), ", but ", c10::toString(tensor.scalar_type()), " ",
+                      shape_text(tensor.sizes()), " was written"));
     }
     const auto expected = tensor.detach().to(at::kCPU).contiguous();
     if (expected.nbytes() > 0 &&
         std::memcmp(read.const_data_ptr(), expected.const_data_ptr(), expected.nbytes()) != 0) {
       refuse_folder(folder, cat("tensor '", name, "' reads back with other bits than were written"),
-             "the disk or memory is faulty; do not trust this copy");
+                    "the disk or memory is faulty; do not trust this copy");
     }
   }
 }

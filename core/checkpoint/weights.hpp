@@ -26,8 +26,7 @@ class WeightSource {
   // stands for its folder `part`. Throws Error(kData) for shards that are missing, tensors
   // that the index and the shards do not agree on, tensors that two files have, and everything
   // SafetensorsFile refuses.
-  explicit WeightSource(const std::filesystem::path& path,
-                        const std::string& part = "transformer");
+  explicit WeightSource(const std::filesystem::path& path, const std::string& part = "transformer");
 
   // Where the files are: the place of config.json.
   const std::filesystem::path& folder() const { return folder_; }

@@ -48,9 +48,7 @@ struct Column {
   const std::string& owner;
   std::vector<const BatchEntry*> entries;
 
-  std::string where(size_t i) const {
-    return cat("field '", field.name, "' of row ", rows[i]);
-  }
+  std::string where(size_t i) const { return cat("field '", field.name, "' of row ", rows[i]); }
 };
 
 TextRows collate_text(const Column& column) {
@@ -59,8 +57,7 @@ TextRows collate_text(const Column& column) {
     const auto* text = std::get_if<TextRows>(column.entries[i]);
     if (text == nullptr) {
       refuse(Fault::kPlugin, column.owner,
-             cat(column.where(i), " is ", kind_name(*column.entries[i]),
-                 ", but declared as text"));
+             cat(column.where(i), " is ", kind_name(*column.entries[i]), ", but declared as text"));
     }
     if (text->size() != 1) {
       refuse(Fault::kPlugin, column.owner,
@@ -283,8 +280,8 @@ std::vector<Field> copy_fields(const lb_fields& table,
     }
     const std::string mask = field.name + kMaskSuffix;
     const bool is_ragged = field.ragged_dim() >= 0;
-    field.is_wanted = wanted.empty() || contains(wanted, field.name) ||
-                      (is_ragged && contains(wanted, mask));
+    field.is_wanted =
+        wanted.empty() || contains(wanted, field.name) || (is_ragged && contains(wanted, mask));
     if (!names.insert(field.name).second || (is_ragged && !names.insert(mask).second)) {
       refuse(Fault::kPlugin, owner,
              cat("field '", field.name, "'", is_ragged ? " or its mask" : "",
@@ -341,8 +338,7 @@ lb_batch collate(const std::vector<Field>& fields,
     } else if (field.sizes.empty() && std::holds_alternative<double>(*column.entries.front())) {
       batch.put(field.name, collate_numbers(column));
     } else if (field.ragged_dim() >= 0) {
-      auto padded =
-          pad(tensors_of(column), field.ragged_dim(), token_count(tokens, field.name));
+      auto padded = pad(tensors_of(column), field.ragged_dim(), token_count(tokens, field.name));
       batch.put(field.name, std::move(padded.values));
       batch.put(field.name + kMaskSuffix, std::move(padded.mask));
     } else {

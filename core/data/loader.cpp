@@ -43,17 +43,16 @@ Loader::Loader(DataSpec data,
       tokens_(std::move(tokens)),
       title_(dataset_title(data_.dataset)) {
   if (batch_size_ < 1 || data_.workers < 0 || data_.window < 1) {
-    throw Error(Fault::kInternal,
-                cat(title_, ": batch size ", batch_size_, ", workers ", data_.workers, ", window ",
-                    data_.window));
+    throw Error(Fault::kInternal, cat(title_, ": batch size ", batch_size_, ", workers ",
+                                      data_.workers, ", window ", data_.window));
   }
   control_ = std::make_unique<Reader>(data_.dataset, source(0));
   fields_ = control_->fields(wanted_);
   check_size();
   if (length() >= 0) {
     runs_ = control_->runs();
-    order_ = std::make_unique<Order>(
-        OrderSpec{length(), runs_, seed_, data_.shuffle, data_.window});
+    order_ =
+        std::make_unique<Order>(OrderSpec{length(), runs_, seed_, data_.shuffle, data_.window});
   }
 }
 
@@ -77,11 +76,11 @@ void Loader::check_size() const {
                 "check the path that the manifest gives it");
   }
   if (length() > 0 && length() < global_batch()) {
-    throw Error(Fault::kData,
-                cat(title_, " has ", length(), " samples, fewer than one global batch of ",
-                    global_batch(), " (", mesh_.data_size(), " data-parallel ranks x batches of ",
-                    batch_size_, ")"),
-                "lower train_batch_size, or add samples");
+    throw Error(
+        Fault::kData,
+        cat(title_, " has ", length(), " samples, fewer than one global batch of ", global_batch(),
+            " (", mesh_.data_size(), " data-parallel ranks x batches of ", batch_size_, ")"),
+        "lower train_batch_size, or add samples");
   }
 }
 
@@ -142,11 +141,9 @@ std::shared_ptr<lb_batch> Loader::rows(const std::vector<int64_t>& indices) {
 }
 
 void Loader::seek(DataPosition position) {
-  if (position.epoch < 0 || position.sample < 0 ||
-      (length() >= 0 && position.sample > length())) {
-    throw Error(Fault::kData,
-                cat(title_, " has no position epoch ", position.epoch, ", sample ",
-                    position.sample, "; it has ", length(), " samples"));
+  if (position.epoch < 0 || position.sample < 0 || (length() >= 0 && position.sample > length())) {
+    throw Error(Fault::kData, cat(title_, " has no position epoch ", position.epoch, ", sample ",
+                                  position.sample, "; it has ", length(), " samples"));
   }
   forget_tickets();
   position_ = position;
@@ -233,10 +230,10 @@ void Loader::work(int64_t worker) {
         if (reader->length() != length()) {
           const int64_t now = reader->length();
           reader.reset();
-          throw Error(Fault::kData,
-                      cat(title_, " had ", length(), " samples when it was opened, and now has ",
-                          now),
-                      "do not change the files of a data set while it is in use");
+          throw Error(
+              Fault::kData,
+              cat(title_, " had ", length(), " samples when it was opened, and now has ", now),
+              "do not change the files of a data set while it is in use");
         }
       }
       ticket->batch = read(*reader, ticket->rows);

@@ -130,8 +130,7 @@ void Order::enter_window(int64_t window) {
       samples_.push_back(sample);
     }
   }
-  limbeck::shuffle(samples_,
-                   fold(epoch_key_, kFirstWindowStream + static_cast<uint64_t>(window)));
+  limbeck::shuffle(samples_, fold(epoch_key_, kFirstWindowStream + static_cast<uint64_t>(window)));
 }
 
 }  // namespace limbeck

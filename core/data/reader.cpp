@@ -78,9 +78,8 @@ std::vector<int64_t> Reader::runs() const {
   }
   std::vector<int64_t> copy(ends, ends + count);
   if (copy.front() < 0 || !std::is_sorted(copy.begin(), copy.end()) || copy.back() != length_) {
-    throw Error(Fault::kPlugin,
-                cat(title_, ": the ends of its runs must ascend to its length, ", length_,
-                    "; the last one is ", copy.back()));
+    throw Error(Fault::kPlugin, cat(title_, ": the ends of its runs must ascend to its length, ",
+                                    length_, "; the last one is ", copy.back()));
   }
   return copy;
 }
@@ -93,8 +92,8 @@ std::vector<lb_batch> Reader::read(const std::vector<int64_t>& rows, const Order
   std::vector<lb_batch> unique;
   for (auto first = sorted.begin(); first != sorted.end();) {
     const int64_t run = order.run_of(*first);
-    const auto last = std::find_if(
-        first, sorted.end(), [&](int64_t row) { return order.run_of(row) != run; });
+    const auto last =
+        std::find_if(first, sorted.end(), [&](int64_t row) { return order.run_of(row) != run; });
     auto samples = read_run({first, last});
     std::move(samples.begin(), samples.end(), std::back_inserter(unique));
     first = last;

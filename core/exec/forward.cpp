@@ -29,7 +29,7 @@ struct Forward {
       const auto& layout = role.layout().params[indices[i]];
       const bool stays = (layout.flags & LB_PARAM_KEEP_F32) != 0 || layout.store == Store::kBuffer;
       const auto type = stays && role.compute_type() != at::kDouble ? params[i].scalar_type()
-                                                                   : role.compute_type();
+                                                                    : role.compute_type();
       if (at::isFloatingType(params[i].scalar_type())) {
         params[i] = params[i].to(type);
       }
@@ -119,21 +119,22 @@ Weights weights_for(const Role& role, uint32_t flags) {
 }  // namespace
 
 void run_forward(Role& role, uint32_t flags, const lb_batch& in, lb_batch& out) {
-  constexpr uint32_t kKnown =
-      LB_RUN_NO_GRAD | LB_RUN_AVERAGED | LB_RUN_BASE | LB_RUN_INPUT_GRAD;
+  constexpr uint32_t kKnown = LB_RUN_NO_GRAD | LB_RUN_AVERAGED | LB_RUN_BASE | LB_RUN_INPUT_GRAD;
   constexpr uint32_t kQuiet = LB_RUN_NO_GRAD | LB_RUN_AVERAGED | LB_RUN_BASE;
   if ((flags & ~kKnown) != 0) {
-    throw Error(Fault::kPlugin, cat("run flags ", flags, " have bits that this limbeck does not "
-                                    "know: ", flags & ~kKnown));
+    throw Error(Fault::kPlugin, cat("run flags ", flags,
+                                    " have bits that this limbeck does not "
+                                    "know: ",
+                                    flags & ~kKnown));
   }
   const bool may_record =
       (flags & kQuiet) == 0 && (role.is_trained() || (flags & LB_RUN_INPUT_GRAD) != 0);
   try {
     Forward forward{role, weights_for(role, flags), may_record && at::GradMode::is_enabled()};
     const at::AutoGradMode grad_mode(forward.has_history);
-    const lb_units units = {sizeof(lb_units), flags,      dtype_of(role.compute_type()),
-                            0,                &forward,   units_run,
-                            units_split,      units_join};
+    const lb_units units = {
+        sizeof(lb_units), flags,     dtype_of(role.compute_type()), 0, &forward, units_run,
+        units_split,      units_join};
     lb_batch filled;
     check(role.vtable().forward(role.self(), &units, &in, &filled));
     for (auto& [name, entry] : filled.entries) {

@@ -43,9 +43,11 @@ const lb_batch* models_facts(const lb_models* models, uint32_t role) noexcept {
 }  // namespace
 
 Models::Models(std::vector<Role*> roles)
-    : roles_(std::move(roles)),
-      table_{sizeof(lb_models), static_cast<uint32_t>(roles_.size()), this,
-             models_run,        models_has,
-             models_facts} {}
+    : roles_(std::move(roles)), table_{sizeof(lb_models),
+                                       static_cast<uint32_t>(roles_.size()),
+                                       this,
+                                       models_run,
+                                       models_has,
+                                       models_facts} {}
 
 }  // namespace limbeck

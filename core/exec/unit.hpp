@@ -48,8 +48,8 @@ class Body {
 // What a unit needs to run: shared by the forward and its repetition.
 struct UnitWork {
   std::shared_ptr<const Body> body;
-  std::vector<bool> is_hidden;    // by parameter
-  std::vector<GradSlot*> slots;   // by parameter; used when the body runs once
+  std::vector<bool> is_hidden;   // by parameter
+  std::vector<GradSlot*> slots;  // by parameter; used when the body runs once
   uint32_t n_out = 0;
 };
 

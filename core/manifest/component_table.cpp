@@ -26,7 +26,9 @@ void read_type(ComponentTable& place) {
   }
 }
 
-ComponentTable place_of(std::string key, std::string path, const Node& table,
+ComponentTable place_of(std::string key,
+                        std::string path,
+                        const Node& table,
                         std::vector<std::string_view> kinds) {
   ComponentTable place{std::move(key), std::move(path), &table, table.at, std::move(kinds), "", {}};
   read_type(place);
@@ -42,7 +44,9 @@ void add_roles(const Node& root, std::vector<ComponentTable>& out) {
   }
 }
 
-void add_list(const Node& root, const char* name, std::string_view kind,
+void add_list(const Node& root,
+              const char* name,
+              std::string_view kind,
               std::vector<ComponentTable>& out) {
   const Node* node = root.find(name);
   const auto* list = node == nullptr ? nullptr : node->list();
@@ -120,7 +124,8 @@ const Node& inner_table(const Node& table, std::string_view name) {
   return inner != nullptr && inner->table() != nullptr ? *inner : empty;
 }
 
-ComponentSpec read_component(Draft& draft, const ComponentTable& table,
+ComponentSpec read_component(Draft& draft,
+                             const ComponentTable& table,
                              std::vector<lb_option> host) {
   ComponentSpec spec;
   spec.key = table.key;

@@ -41,7 +41,8 @@ std::vector<ComponentTable> component_tables(const Draft& draft);
 const Node& inner_table(const Node& table, std::string_view name);
 
 // A table in words: the component's options, and `host` beside them. Sets draft.host[table.key].
-ComponentSpec read_component(Draft& draft, const ComponentTable& table,
+ComponentSpec read_component(Draft& draft,
+                             const ComponentTable& table,
                              std::vector<lb_option> host);
 
 // `component "x" of plugin "y"`

@@ -37,9 +37,7 @@ void report(const lb_config* config, const char* path, const char* wanted) {
                              ", which is not an option it declared: this is a bug of the plugin"));
 }
 
-const ConfigValue* find(const lb_config* config, const char* path) {
-  return config->find(path);
-}
+const ConfigValue* find(const lb_config* config, const char* path) { return config->find(path); }
 
 int64_t get_integer(const lb_config* config, const char* path) noexcept {
   if (const auto* found = find(config, path)) {
@@ -152,9 +150,7 @@ const limbeck::ConfigValue* lb_config::find(const std::string& path) const {
   }
 }
 
-bool lb_config::boolean(const std::string& path) const {
-  return limbeck::typed<bool>(*this, path);
-}
+bool lb_config::boolean(const std::string& path) const { return limbeck::typed<bool>(*this, path); }
 
 int64_t lb_config::integer(const std::string& path) const {
   return limbeck::typed<int64_t>(*this, path);

@@ -35,25 +35,15 @@ bool HostValues::is_given(const std::string& key) const {
   return value != nullptr && value->is_given;
 }
 
-Position HostValues::position(const std::string& key) const {
-  return existing(find(key), key).at;
-}
+Position HostValues::position(const std::string& key) const { return existing(find(key), key).at; }
 
-bool HostValues::boolean(const std::string& key) const {
-  return typed<bool>(key);
-}
+bool HostValues::boolean(const std::string& key) const { return typed<bool>(key); }
 
-int64_t HostValues::integer(const std::string& key) const {
-  return typed<int64_t>(key);
-}
+int64_t HostValues::integer(const std::string& key) const { return typed<int64_t>(key); }
 
-double HostValues::number(const std::string& key) const {
-  return typed<double>(key);
-}
+double HostValues::number(const std::string& key) const { return typed<double>(key); }
 
-std::string HostValues::text(const std::string& key) const {
-  return typed<std::string>(key);
-}
+std::string HostValues::text(const std::string& key) const { return typed<std::string>(key); }
 
 std::string HostValues::text_or(const std::string& key, const std::string& otherwise) const {
   return find(key) == nullptr ? otherwise : text(key);

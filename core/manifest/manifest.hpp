@@ -148,6 +148,7 @@ struct ManifestOptions {
 // and thrown together as Error(kManifest); nothing is created before. Runs no code of libtorch
 // unless a plugin shares it. [control]
 LIMBECK_API Manifest load_manifest(const std::filesystem::path& path,
-                                   const ManifestOptions& options, Registry& registry);
+                                   const ManifestOptions& options,
+                                   Registry& registry);
 
 }  // namespace limbeck

@@ -38,9 +38,7 @@ bool is_same_table(const Node& a, const Node& b) {
 }
 
 // A byte of UTF-8 that is not the first of its character.
-bool is_inside_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U;
-}
+bool is_inside_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U; }
 
 Node* child(Node& node, const std::string& name) {
   auto* list = std::get_if<Node::List>(&node.value);
@@ -67,9 +65,7 @@ const Node* Node::find(std::string_view key) const {
   return nullptr;
 }
 
-Node* Node::find(std::string_view key) {
-  return const_cast<Node*>(std::as_const(*this).find(key));
-}
+Node* Node::find(std::string_view key) { return const_cast<Node*>(std::as_const(*this).find(key)); }
 
 bool is_same_value(const Node& a, const Node& b) {
   const auto number_a = as_number(a);

@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kHidden = "***";
 
-void add_facts(const std::string& prefix, const ConfigValue::Table& table,
+void add_facts(const std::string& prefix,
+               const ConfigValue::Table& table,
                std::map<std::string, double>& facts) {
   for (const auto& [name, value] : table) {
     const std::string key = join_key(prefix, name);
@@ -56,9 +57,7 @@ struct ToNode {
   Node operator()(const ConfigValue::Table& table) const { return table_node(table); }
 };
 
-Node to_node(const ConfigValue& value) {
-  return std::visit(ToNode{}, value.value);
-}
+Node to_node(const ConfigValue& value) { return std::visit(ToNode{}, value.value); }
 
 void put(Node& table, const std::string& name, Node node) {
   set_member(table, {name, {}, std::move(node)});
@@ -69,9 +68,7 @@ void put_value(Node& table, const std::string& name, T value) {
   put(table, name, Node{std::move(value), {}});
 }
 
-Node empty_table() {
-  return {Node::Table{}, {}};
-}
+Node empty_table() { return {Node::Table{}, {}}; }
 
 // Another name of a key, which is written in its own place, or one that would warn.
 bool is_written_when_given(const lb_option& option) {

@@ -14,9 +14,7 @@
 namespace limbeck {
 namespace {
 
-bool has_flag(const lb_role& role, uint32_t flag) {
-  return (role.flags & flag) != 0;
-}
+bool has_flag(const lb_role& role, uint32_t flag) { return (role.flags & flag) != 0; }
 
 // Everything that can need a role.
 std::vector<const ComponentSpec*> users(const Manifest& manifest) {
@@ -141,7 +139,9 @@ std::vector<std::string> providers_of(const Draft& draft, const std::string& cap
   return names;
 }
 
-void check_capabilities(Draft& draft, const User& user, const lb_role& needed,
+void check_capabilities(Draft& draft,
+                        const User& user,
+                        const lb_role& needed,
                         const RoleSpec& role) {
   if (role.model.component == nullptr) {
     return;

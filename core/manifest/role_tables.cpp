@@ -23,7 +23,8 @@ Precision precision_of(const std::string& name) {
 }
 
 // The folder with weights, which must exist; empty when there is none.
-std::filesystem::path read_init_from(const HostValues& host, const std::string& key,
+std::filesystem::path read_init_from(const HostValues& host,
+                                     const std::string& key,
                                      Diagnostics& diagnostics) {
   const std::string folder = host.text_or("init_from", "");
   if (folder.empty()) {
@@ -51,7 +52,8 @@ Node merge_config(const Node& given, Node weights, const std::vector<lb_option>&
   return merged;
 }
 
-ComponentSpec read_network(Draft& draft, const ComponentTable& table,
+ComponentSpec read_network(Draft& draft,
+                           const ComponentTable& table,
                            const std::filesystem::path& init_from) {
   ComponentSpec spec;
   spec.key = table.key;

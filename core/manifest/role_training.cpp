@@ -17,7 +17,9 @@ const ConfigValue::Table* find_host(const Draft& draft, const std::string& key) 
 }
 
 // Checks the inner table `name` of a role. False: there is none.
-bool read_inner(Draft& draft, const RoleSpec& role, const char* name,
+bool read_inner(Draft& draft,
+                const RoleSpec& role,
+                const char* name,
                 const std::vector<lb_option>& options) {
   const Node* table = find_path(draft.root, join_key(role.model.key, name));
   if (table == nullptr || table->table() == nullptr) {

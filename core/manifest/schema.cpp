@@ -187,7 +187,9 @@ void check_shape(const Claim& claim, const CheckScope& scope) {
   }
 }
 
-ConfigValue default_of(const lb_option& option, const std::string& key, const Position& at,
+ConfigValue default_of(const lb_option& option,
+                       const std::string& key,
+                       const Position& at,
                        const CheckScope& scope) {
   if (option.fallback == nullptr) {
     scope.diagnostics.error(at, cat("missing key \"", key, "\": ", expectation(option)),
@@ -200,7 +202,9 @@ ConfigValue default_of(const lb_option& option, const std::string& key, const Po
                       {scope.folder, faults, false});
 }
 
-void report_unavailable(const Member& member, const lb_option& option, const std::string& key,
+void report_unavailable(const Member& member,
+                        const lb_option& option,
+                        const std::string& key,
                         Diagnostics& diagnostics) {
   diagnostics.error(member.key_at, cat("\"", key, "\" is not available in this version"),
                     summary(option));
@@ -234,7 +238,9 @@ std::string join_key(const std::string& table, std::string_view name) {
   return table.empty() ? std::string(name) : cat(table, ".", name);
 }
 
-void check_keys(const Node& table, const std::vector<lb_option>& known, const std::string& key,
+void check_keys(const Node& table,
+                const std::vector<lb_option>& known,
+                const std::string& key,
                 Diagnostics& diagnostics) {
   for (const auto& member : *table.table()) {
     if (find_option(known, member.key) == nullptr) {
@@ -244,8 +250,10 @@ void check_keys(const Node& table, const std::vector<lb_option>& known, const st
   }
 }
 
-ConfigValue::Table check_values(const Node& table, const std::vector<lb_option>& options,
-                                const std::string& key, const CheckScope& scope) {
+ConfigValue::Table check_values(const Node& table,
+                                const std::vector<lb_option>& options,
+                                const std::string& key,
+                                const CheckScope& scope) {
   ConfigValue::Table out;
   for (const auto& option : options) {
     const std::string option_key = join_key(key, option.name);
@@ -275,8 +283,10 @@ ConfigValue::Table check_values(const Node& table, const std::vector<lb_option>&
   return out;
 }
 
-ConfigValue::Table check_table(const Node& table, const std::vector<lb_option>& options,
-                               const std::string& key, const CheckScope& scope) {
+ConfigValue::Table check_table(const Node& table,
+                               const std::vector<lb_option>& options,
+                               const std::string& key,
+                               const CheckScope& scope) {
   check_keys(table, options, key, scope.diagnostics);
   return check_values(table, options, key, scope);
 }

@@ -25,18 +25,24 @@ struct CheckScope {
 std::string join_key(const std::string& table, std::string_view name);
 
 // Reports keys of `table` that none of `known` declares. `key` is the table's, for messages.
-void check_keys(const Node& table, const std::vector<lb_option>& known, const std::string& key,
+void check_keys(const Node& table,
+                const std::vector<lb_option>& known,
+                const std::string& key,
                 Diagnostics& diagnostics);
 
 // The value of every option: given and checked, or its default. A value that is at fault is
 // reported and replaced by zero, so that checking can go on. Keys that no option declares are
 // passed over. `table` is a table.
-ConfigValue::Table check_values(const Node& table, const std::vector<lb_option>& options,
-                                const std::string& key, const CheckScope& scope);
+ConfigValue::Table check_values(const Node& table,
+                                const std::vector<lb_option>& options,
+                                const std::string& key,
+                                const CheckScope& scope);
 
 // check_keys and check_values with the same options.
-ConfigValue::Table check_table(const Node& table, const std::vector<lb_option>& options,
-                               const std::string& key, const CheckScope& scope);
+ConfigValue::Table check_table(const Node& table,
+                               const std::vector<lb_option>& options,
+                               const std::string& key,
+                               const CheckScope& scope);
 
 // nullptr: there is no such value.
 const ConfigValue* find_value(const ConfigValue::Table& table, std::string_view name);

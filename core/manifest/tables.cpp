@@ -31,11 +31,15 @@ constexpr lb_option required(lb_option option) {
 constexpr lb_option boolean(const char* name, const char* fallback, const char* doc) {
   return key(name, LB_BOOL, fallback, doc);
 }
-constexpr lb_option integer(const char* name, const char* fallback, const char* range,
+constexpr lb_option integer(const char* name,
+                            const char* fallback,
+                            const char* range,
                             const char* doc) {
   return ranged(key(name, LB_INT, fallback, doc), range);
 }
-constexpr lb_option number(const char* name, const char* fallback, const char* range,
+constexpr lb_option number(const char* name,
+                           const char* fallback,
+                           const char* range,
                            const char* doc) {
   return ranged(key(name, LB_FLOAT, fallback, doc), range);
 }
@@ -45,7 +49,9 @@ constexpr lb_option text(const char* name, const char* fallback, const char* doc
 constexpr lb_option path(const char* name, const char* doc) {
   return key(name, LB_PATH, nullptr, doc);
 }
-constexpr lb_option choice(const char* name, const char* fallback, const char* const* choices,
+constexpr lb_option choice(const char* name,
+                           const char* fallback,
+                           const char* const* choices,
                            const char* doc) {
   lb_option option = key(name, LB_ENUM, fallback, doc);
   option.choices = choices;
@@ -56,9 +62,7 @@ constexpr lb_option table(const char* name, const char* doc) {
   option.flags |= kElsewhere;
   return option;
 }
-constexpr lb_option tables(const char* name, const char* doc) {
-  return list_of(table(name, doc));
-}
+constexpr lb_option tables(const char* name, const char* doc) { return list_of(table(name, doc)); }
 constexpr lb_option unavailable(const char* name, const char* doc = "") {
   lb_option option = key(name, LB_STRING, nullptr, doc);
   option.flags |= kUnavailable;
@@ -218,9 +222,7 @@ std::vector<lb_option> method_options() {
   return list(kOptions);
 }
 
-std::vector<lb_option> prepare_options() {
-  return method_options();
-}
+std::vector<lb_option> prepare_options() { return method_options(); }
 
 std::vector<lb_option> loss_options() {
   static constexpr lb_option kOptions[] = {

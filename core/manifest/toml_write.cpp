@@ -39,9 +39,7 @@ struct InlineText {
   std::string operator()(Node::Moment) const { return "\"\""; }
 };
 
-bool is_table(const Node& node) {
-  return node.table() != nullptr;
-}
+bool is_table(const Node& node) { return node.table() != nullptr; }
 
 bool is_list_of_tables(const Node& node) {
   const auto* list = node.list();

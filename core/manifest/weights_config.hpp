@@ -13,7 +13,8 @@ namespace limbeck {
 // A table of what <folder>/config.json says, or the one in the subfolder that a Diffusers folder
 // keeps networks of this kind in ("transformer", "vae", "text_encoder"). Nulls are left out.
 // Empty when there is no such file; a file that is not a JSON object is reported.
-Node read_weights_config(const std::filesystem::path& folder, std::string_view kind,
+Node read_weights_config(const std::filesystem::path& folder,
+                         std::string_view kind,
                          Diagnostics& diagnostics);
 
 }  // namespace limbeck

@@ -24,9 +24,8 @@ at::Tensor product(const at::Tensor& x,
                    const at::Tensor& weight,
                    const std::optional<at::Tensor>& bias) {
   const auto rows = as_rows(x);
-  return with_last_size(bias.has_value() ? at::addmm(*bias, rows, weight.t())
-                                         : at::mm(rows, weight.t()),
-                        x.sizes());
+  return with_last_size(
+      bias.has_value() ? at::addmm(*bias, rows, weight.t()) : at::mm(rows, weight.t()), x.sizes());
 }
 
 // grad_out^T x for rows of both, into the slot. The first product replaces what is there: neither

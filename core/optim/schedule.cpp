@@ -20,8 +20,7 @@ constexpr double kPolynomialEnd = 1e-7;
 double cosine(double p) { return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * p))); }
 
 [[noreturn]] void refuse_rules(const std::string& rules) {
-  throw Error(Fault::kManifest,
-              cat("step_rules = \"", rules, "\" cannot be read"),
+  throw Error(Fault::kManifest, cat("step_rules = \"", rules, "\" cannot be read"),
               "write multiplier:step pairs and a last multiplier: \"1:100,0.1:200,0.01\"");
 }
 

@@ -15,9 +15,7 @@ namespace {
 constexpr uint32_t kMaxComponents = 1024;
 constexpr uint32_t kMaxCapabilities = 256;
 
-bool is_lower_or_digit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
+bool is_lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
 // "org.example.flow": parts of letters, digits, '_' and '-', at least two of them.
 bool is_plugin_id(std::string_view id) {
@@ -54,8 +52,9 @@ bool is_capability(std::string_view text) {
   }
   const auto name = text.substr(0, slash);
   const auto revision = text.substr(slash + 1);
-  return std::all_of(name.begin(), name.end(),
-                     [](char c) { return is_lower_or_digit(c) || c == '.' || c == '-' || c == '_'; }) &&
+  return std::all_of(
+             name.begin(), name.end(),
+             [](char c) { return is_lower_or_digit(c) || c == '.' || c == '-' || c == '_'; }) &&
          std::all_of(revision.begin(), revision.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
@@ -63,9 +62,7 @@ bool is_torch_library(const std::string& soname) {
   return soname.starts_with("libtorch") || soname.starts_with("libc10");
 }
 
-std::string quoted(const char* text) {
-  return text == nullptr ? "NULL" : cat("'", text, "'");
-}
+std::string quoted(const char* text) { return text == nullptr ? "NULL" : cat("'", text, "'"); }
 
 // The parts in which two tags differ: "torch: 2.10.0 here 2.11.0".
 std::string tag_difference(std::string_view theirs, std::string_view ours) {
@@ -74,8 +71,7 @@ std::string tag_difference(std::string_view theirs, std::string_view ours) {
     while (!tag.empty()) {
       const auto part = tag.substr(0, tag.find(';'));
       const auto equals = part.find('=');
-      list.emplace_back(part.substr(0, equals),
-                        equals == part.npos ? "" : part.substr(equals + 1));
+      list.emplace_back(part.substr(0, equals), equals == part.npos ? "" : part.substr(equals + 1));
       tag.remove_prefix(std::min(part.size() + 1, tag.size()));
     }
     return list;
@@ -123,8 +119,7 @@ Faults check_identity(const lb_plugin& plugin, const PluginNote& note) {
                          ", expected a reverse domain like 'org.example.flow'"));
   }
   if (plugin.version == nullptr || !is_semantic_version(plugin.version)) {
-    faults.push_back(
-        cat("its version is ", quoted(plugin.version), ", expected one like '1.2.3'"));
+    faults.push_back(cat("its version is ", quoted(plugin.version), ", expected one like '1.2.3'"));
   }
   if (plugin.license == nullptr || *plugin.license == '\0') {
     faults.push_back("it names no licence, expected an SPDX identifier like 'Apache-2.0'");
@@ -158,8 +153,8 @@ Faults check_components(const lb_plugin& plugin) {
     faults.insert(faults.end(), own.begin(), own.end());
     if (component->kind != nullptr && component->name != nullptr &&
         !seen.emplace(component->kind, component->name).second) {
-      faults.push_back(cat("component '", component->name, "' of kind ", component->kind,
-                           " is offered twice"));
+      faults.push_back(
+          cat("component '", component->name, "' of kind ", component->kind, " is offered twice"));
     }
   }
   return faults;
@@ -198,8 +193,8 @@ Faults check_inside(const lb_component& component) {
   const auto kinds = known_kinds();
   if (component.kind == nullptr ||
       std::find(kinds.begin(), kinds.end(), component.kind) == kinds.end()) {
-    faults.push_back(cat("its kind is ", quoted(component.kind), ", this limbeck knows ",
-                         join(kinds)));
+    faults.push_back(
+        cat("its kind is ", quoted(component.kind), ", this limbeck knows ", join(kinds)));
     return faults;
   }
   append(check_options(component.options, component.kind));
@@ -216,24 +211,24 @@ bool is_component_name(std::string_view name) {
 
 Faults check_file(const ElfFacts& facts, std::string_view host_tag) {
   if (!facts.has_note) {
-    return {"it is a shared library, but not a plugin of limbeck: it has no note "
-            "'.note.limbeck', which limbeck_add_plugin puts into one"};
+    return {
+        "it is a shared library, but not a plugin of limbeck: it has no note "
+        "'.note.limbeck', which limbeck_add_plugin puts into one"};
   }
   Faults faults = check_abi_version(facts.note.abi);
   if (!faults.empty()) {
     return faults;
   }
   const bool is_native = facts.note.torch != "none";
-  const auto torch =
-      std::find_if(facts.needed.begin(), facts.needed.end(), is_torch_library);
+  const auto torch = std::find_if(facts.needed.begin(), facts.needed.end(), is_torch_library);
   if (!is_native && torch != facts.needed.end()) {
     faults.push_back(cat("it says that it does not share libtorch, but needs ", *torch,
                          "; build it with `limbeck_add_plugin(... NATIVE ...)`, or without "
                          "libtorch"));
   }
   if (is_native && facts.note.torch != host_tag) {
-    faults.push_back(cat("it was built for another libtorch: ",
-                         tag_difference(facts.note.torch, host_tag)));
+    faults.push_back(
+        cat("it was built for another libtorch: ", tag_difference(facts.note.torch, host_tag)));
   }
   return faults;
 }

@@ -32,15 +32,12 @@ constexpr uint64_t kMaxDynamic = 1 << 14;
 constexpr uint64_t kMaxNeeded = 1024;
 constexpr uint64_t kMaxNameBytes = 4096;
 
-[[noreturn]] void refuse(const std::string& reason) {
-  throw Error(Fault::kPlugin, reason);
-}
+[[noreturn]] void refuse(const std::string& reason) { throw Error(Fault::kPlugin, reason); }
 
 // Reads at places of a file, never past its end.
 class File {
  public:
-  explicit File(int descriptor)
-      : descriptor_(descriptor) {
+  explicit File(int descriptor) : descriptor_(descriptor) {
     struct stat status {};
     if (fstat(descriptor, &status) != 0) {
       refuse(cat("it cannot be read: ", std::strerror(errno)));
@@ -124,8 +121,8 @@ std::vector<Elf64_Phdr> read_segments(const File& file) {
   file.read(header.e_phoff, segments.data(), segments.size() * sizeof(Elf64_Phdr),
             "the table of program headers");
   for (const auto& segment : segments) {
-    if (segment.p_type == PT_LOAD && (segment.p_offset > file.size() ||
-                                      segment.p_filesz > file.size() - segment.p_offset)) {
+    if (segment.p_type == PT_LOAD &&
+        (segment.p_offset > file.size() || segment.p_filesz > file.size() - segment.p_offset)) {
       refuse(cat("it is cut off: a segment would end at byte ", segment.p_offset, " + ",
                  segment.p_filesz, ", the file has ", file.size(), " bytes"));
     }
@@ -186,8 +183,8 @@ bool read_note(const File& file, const std::vector<Elf64_Phdr>& segments, Plugin
       continue;
     }
     if (segment.p_filesz > kMaxNoteBytes) {
-      refuse(cat("its notes have ", segment.p_filesz, " bytes, at most ", kMaxNoteBytes,
-                 " are read"));
+      refuse(
+          cat("its notes have ", segment.p_filesz, " bytes, at most ", kMaxNoteBytes, " are read"));
     }
     std::string bytes(segment.p_filesz, '\0');
     file.read(segment.p_offset, bytes.data(), bytes.size(), "a segment of notes");

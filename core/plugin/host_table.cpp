@@ -57,19 +57,15 @@ std::string_view file_name(const char* path) {
   return slash == std::string_view::npos ? text : text.substr(slash + 1);
 }
 
-bool is_given(const char* text) {
-  return text != nullptr && *text != '\0';
-}
+bool is_given(const char* text) { return text != nullptr && *text != '\0'; }
 
-std::string place(const char* file, int32_t line) {
-  return cat(file_name(file), ":", line);
-}
+std::string place(const char* file, int32_t line) { return cat(file_name(file), ":", line); }
 
 lb_status* fail(const lb_host*, lb_code code, const char* file, int32_t line, const char* message) {
   try {
     // A plugin that fails with LB_OK has a bug; success is NULL.
-    lb_status* status = make_status(code == LB_OK ? LB_UNKNOWN : code,
-                                    message == nullptr ? "no message" : message);
+    lb_status* status =
+        make_status(code == LB_OK ? LB_UNKNOWN : code, message == nullptr ? "no message" : message);
     return is_given(file) ? add_frame(status, "at " + place(file, line)) : status;
   } catch (...) {
     return status_of_current_exception();
@@ -89,9 +85,7 @@ lb_status* context(
   }
 }
 
-lb_code code(const lb_status* status) {
-  return status == nullptr ? lb_code{LB_OK} : status->code;
-}
+lb_code code(const lb_status* status) { return status == nullptr ? lb_code{LB_OK} : status->code; }
 
 const char* message(const lb_status* status) {
   return status == nullptr ? "" : status->message.c_str();
@@ -169,25 +163,20 @@ void progress(const lb_host*, const char* what, int64_t done, int64_t total) {
 std::atomic<int> stop{LB_GO_ON};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler stores to it");
 
-lb_stop poll_stop(const lb_host*) {
-  return stop.load(std::memory_order_relaxed);
-}
+lb_stop poll_stop(const lb_host*) { return stop.load(std::memory_order_relaxed); }
 
 }  // namespace
 
 const lb_host& host_table() {
   static const lb_host table = {
-      sizeof(lb_host), LB_ABI_MAJOR, LB_ABI_MINOR, version(),   host_torch_tag(),
-      nullptr,         get_service,  fail,         context,     code,
-      message,         drop_status,  log_enabled,  write_log,   progress,
-      poll_stop,
+      sizeof(lb_host), LB_ABI_MAJOR, LB_ABI_MINOR, version(), host_torch_tag(), nullptr,
+      get_service,     fail,         context,      code,      message,          drop_status,
+      log_enabled,     write_log,    progress,     poll_stop,
   };
   return table;
 }
 
-void provide(const char* id, const void* table) {
-  services().provide(id, table);
-}
+void provide(const char* id, const void* table) { services().provide(id, table); }
 
 void request_stop(int how) noexcept {
   int before = stop.load(std::memory_order_relaxed);
@@ -195,16 +184,10 @@ void request_stop(int how) noexcept {
   }
 }
 
-lb_stop stop_requested() noexcept {
-  return poll_stop(nullptr);
-}
+lb_stop stop_requested() noexcept { return poll_stop(nullptr); }
 
-void forget_stop() noexcept {
-  stop.store(LB_GO_ON, std::memory_order_relaxed);
-}
+void forget_stop() noexcept { stop.store(LB_GO_ON, std::memory_order_relaxed); }
 
-const char* version() {
-  return LIMBECK_VERSION;
-}
+const char* version() { return LIMBECK_VERSION; }
 
 }  // namespace limbeck

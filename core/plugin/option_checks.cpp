@@ -19,8 +19,8 @@ namespace {
 constexpr uint32_t kMaxOptions = 4096;
 constexpr uint32_t kMaxChoices = 1024;
 constexpr int kMaxDepth = 16;
-constexpr uint32_t kKnownFlags = LB_OPT_LIST | LB_OPT_ON_RESUME | LB_OPT_DEPRECATED |
-                                 LB_OPT_SECRET | LB_OPT_OPEN;
+constexpr uint32_t kKnownFlags =
+    LB_OPT_LIST | LB_OPT_ON_RESUME | LB_OPT_DEPRECATED | LB_OPT_SECRET | LB_OPT_OPEN;
 
 bool is_option_name(const char* name) {
   return name != nullptr && *name >= 'a' && *name <= 'z' && is_component_name(name);
@@ -30,8 +30,7 @@ Faults check_table(const lb_options& options, int depth);
 
 Faults check_choices(const lb_option& option) {
   if (option.type != LB_ENUM) {
-    return option.choices == nullptr ? Faults{}
-                                     : Faults{"it has choices, but is not an LB_ENUM"};
+    return option.choices == nullptr ? Faults{} : Faults{"it has choices, but is not an LB_ENUM"};
   }
   if (option.choices == nullptr || option.choices[0] == nullptr) {
     return {"it is an LB_ENUM without choices"};
@@ -123,8 +122,8 @@ Faults check_table(const lb_options& options, int depth) {
                 " are believed")};
   }
   if (options.stride < sizeof(lb_option) || options.stride % alignof(lb_option) != 0) {
-    return {cat("a table of options has stride ", options.stride, ", expected ",
-                sizeof(lb_option), " or, from a later header, a little more")};
+    return {cat("a table of options has stride ", options.stride, ", expected ", sizeof(lb_option),
+                " or, from a later header, a little more")};
   }
   if (options.items == nullptr) {
     return {cat("a table of options claims ", options.count, " items, but its list is NULL")};
@@ -173,8 +172,10 @@ Faults check_options(const lb_options& options, std::string_view kind) {
   for (const lb_option& option : read_options(options)) {
     const auto& keys = host_keys(kind);
     if (std::find(keys.begin(), keys.end(), option.name) != keys.end()) {
-      faults.push_back(cat("option '", option.name, "' has the name of a key that limbeck itself "
-                           "reads in this table; rename it (taken: ", join(keys), ")"));
+      faults.push_back(cat("option '", option.name,
+                           "' has the name of a key that limbeck itself "
+                           "reads in this table; rename it (taken: ",
+                           join(keys), ")"));
     }
   }
   return faults;

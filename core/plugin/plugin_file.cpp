@@ -119,8 +119,7 @@ fs::path find_plugin(const std::string& name, const fs::path& relative_to) {
   not_found(name, search, tried);
 }
 
-PluginFile::PluginFile(const fs::path& path)
-    : path_(path) {
+PluginFile::PluginFile(const fs::path& path) : path_(path) {
   // O_NONBLOCK: opening a named pipe must not wait for its other end.
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0 || fstat(descriptor_, &status_) != 0) {
@@ -137,9 +136,7 @@ PluginFile::PluginFile(const fs::path& path)
   }
 }
 
-PluginFile::~PluginFile() {
-  close(descriptor_);
-}
+PluginFile::~PluginFile() { close(descriptor_); }
 
 bool PluginFile::is_same(const fs::path& path) const {
   struct stat now {};
@@ -149,13 +146,11 @@ bool PluginFile::is_same(const fs::path& path) const {
 
 void PluginFile::check_sha256(std::string_view expected) const {
   std::string wanted(expected);
-  std::transform(wanted.begin(), wanted.end(), wanted.begin(), [](unsigned char c) {
-    return static_cast<char>(std::tolower(c));
-  });
+  std::transform(wanted.begin(), wanted.end(), wanted.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const std::string actual = sha256_of_descriptor(descriptor_);
   if (actual != wanted) {
-    throw Error(Fault::kPlugin,
-                cat("its sha256 is ", actual, ", the manifest expects ", wanted),
+    throw Error(Fault::kPlugin, cat("its sha256 is ", actual, ", the manifest expects ", wanted),
                 "if you meant to use this build, write its hash into the manifest");
   }
 }

@@ -29,9 +29,7 @@ std::deque<dll::shared_library>& open_libraries() {
   return libraries;
 }
 
-[[noreturn]] void refuse(const Faults& faults) {
-  throw Error(Fault::kPlugin, join(faults, "; "));
-}
+[[noreturn]] void refuse(const Faults& faults) { throw Error(Fault::kPlugin, join(faults, "; ")); }
 
 // "flow (org.example.flow 1.2.3)"
 std::string full_name(const Library& library) {
@@ -108,9 +106,7 @@ void Registry::on_native(std::function<void()> open_libtorch) {
   open_libtorch_ = std::move(open_libtorch);
 }
 
-std::vector<fs::path> Registry::search_path() {
-  return plugin_search_path().folders;
-}
+std::vector<fs::path> Registry::search_path() { return plugin_search_path().folders; }
 
 void Registry::load(const PluginRequest& request,
                     const fs::path& relative_to,

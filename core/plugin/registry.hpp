@@ -23,10 +23,10 @@ struct ElfFacts;
 
 // One loaded plugin.
 struct Library {
-  std::string name;             // what the manifest says: "basics", or the file's stem
-  std::filesystem::path path;   // absolute
+  std::string name;            // what the manifest says: "basics", or the file's stem
+  std::filesystem::path path;  // absolute
   const lb_plugin* plugin = nullptr;
-  lb_state* state = nullptr;    // what init() made; set by start()
+  lb_state* state = nullptr;  // what init() made; set by start()
   bool is_started = false;
 };
 
@@ -100,7 +100,7 @@ class LIMBECK_API Registry {
            const lb_plugin& plugin);
 
   std::function<void()> open_libtorch_;
-  std::deque<Library> libraries_;    // deque: components point into it
+  std::deque<Library> libraries_;  // deque: components point into it
   std::deque<Component> components_;
 };
 

@@ -25,8 +25,8 @@ lb_status* make_status(lb_code code, std::string message) noexcept {
 
 lb_status* to_status(const Error& error) noexcept {
   try {
-    return new lb_status{
-        code_of(error.fault()), error.message(), error.frames(), error.fault(), error.hint()};
+    return new lb_status{code_of(error.fault()), error.message(), error.frames(), error.fault(),
+                         error.hint()};
   } catch (...) {
     return out_of_memory();
   }

@@ -7,8 +7,6 @@
 
 namespace limbeck {
 
-const char* host_torch_tag() {
-  return LB_TORCH_TAG;
-}
+const char* host_torch_tag() { return LB_TORCH_TAG; }
 
 }  // namespace limbeck

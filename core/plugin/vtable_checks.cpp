@@ -60,8 +60,7 @@ const std::vector<KindRule>& rules() {
         LB_SLOT(lb_method_vtable, loss)}},
       {"limbeck.prepare/1",
        sizeof(lb_prepare_vtable),
-       {LB_CONTENT(lb_prepare_vtable, needs, kRoles),
-        LB_CONTENT(lb_prepare_vtable, reads, kReads),
+       {LB_CONTENT(lb_prepare_vtable, needs, kRoles), LB_CONTENT(lb_prepare_vtable, reads, kReads),
         LB_CONTENT(lb_prepare_vtable, writes, kWrites), LB_SLOT(lb_prepare_vtable, create),
         LB_SLOT(lb_prepare_vtable, destroy), LB_SLOT(lb_prepare_vtable, prepare)}},
       {"limbeck.loss/1",
@@ -92,8 +91,8 @@ const std::vector<KindRule>& rules() {
 // [a-z0-9_.]+
 bool is_entry_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-         });
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  });
 }
 
 Faults check_role(const std::vector<lb_role>& roles, const char* table, uint32_t index) {
@@ -110,8 +109,9 @@ Faults check_role(const std::vector<lb_role>& roles, const char* table, uint32_t
   }
   if ((role.flags & LB_ROLE_SHADOW) != 0) {
     if ((role.flags & LB_ROLE_TRAINED) != 0) {
-      faults.push_back(cat(where, "it is both trained and a shadow; a shadow moves by averages "
-                                  "only"));
+      faults.push_back(cat(where,
+                           "it is both trained and a shadow; a shadow moves by averages "
+                           "only"));
     }
     if (role.of >= roles.size() || role.of == index ||
         (roles[role.of].flags & LB_ROLE_SHADOW) != 0) {
@@ -127,8 +127,7 @@ Faults check_roles(const lb_roles& roles, const char* table) {
     return {};
   }
   if (roles.count > kMaxRoles) {
-    return {cat("`", table, "` has ", roles.count, " roles, at most ", kMaxRoles,
-                " are possible")};
+    return {cat("`", table, "` has ", roles.count, " roles, at most ", kMaxRoles, " are possible")};
   }
   if (roles.stride < sizeof(lb_role) || roles.stride % alignof(lb_role) != 0) {
     return {cat("`", table, "` has stride ", roles.stride, ", expected ", sizeof(lb_role),
@@ -163,9 +162,9 @@ Faults check_names(const char* const* names, const Slot& slot) {
       name.remove_suffix(1);
     }
     if (!is_entry_name(name)) {
-      return {cat("`", slot.name, "` has the entry '", names[i], "', expected [a-z0-9_.]+",
-                  slot.content == Content::kReads ? ", with '?' after it if it may be missing"
-                                                  : "")};
+      return {
+          cat("`", slot.name, "` has the entry '", names[i], "', expected [a-z0-9_.]+",
+              slot.content == Content::kReads ? ", with '?' after it if it may be missing" : "")};
     }
   }
   return {};

@@ -92,8 +92,8 @@ RoleLayout declare_network(const lb_model_vtable& vtable,
   declaring.directory = directory;
   declaring.layout.parts.push_back({"", LB_ROOT});
   declaring.add_unit("");
-  lb_builder builder = {sizeof(lb_builder), 0,           &declaring,  builder_unit,
-                        builder_param,      builder_part, builder_file};
+  lb_builder builder = {sizeof(lb_builder), 0,           &declaring, builder_unit, builder_param,
+                        builder_part,       builder_file};
   check(vtable.create(plugin, &config, &builder, self), "while declaring the network's parameters");
   return std::move(declaring.layout);
 }

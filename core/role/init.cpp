@@ -18,8 +18,7 @@ struct Expression {
 };
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw Error(Fault::kPlugin,
-              cat("'", text, "' is no init expression"),
+  throw Error(Fault::kPlugin, cat("'", text, "' is no init expression"),
               "known: zeros, ones, constant(a), normal(mean, deviation), uniform(low, high), "
               "xavier_uniform, kaiming_uniform");
 }

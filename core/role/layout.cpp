@@ -33,7 +33,8 @@ void check_keys(const RoleLayout& layout) {
   std::set<std::pair<size_t, std::string>> seen;
   for (const auto& param : layout.params) {
     if (!seen.emplace(param.part, param.key).second) {
-      throw Error(Fault::kPlugin, cat("the network declares the parameter '", param.key, "' twice"));
+      throw Error(Fault::kPlugin,
+                  cat("the network declares the parameter '", param.key, "' twice"));
     }
   }
 }
@@ -89,8 +90,7 @@ void place_params(RoleLayout& layout, const LayoutOptions& options) {
       if (param.store != Store::kFrozen && param.store != Store::kFrozenWide) {
         continue;
       }
-      auto& size =
-          param.store == Store::kFrozen ? layout.frozen_size : layout.frozen_wide_size;
+      auto& size = param.store == Store::kFrozen ? layout.frozen_size : layout.frozen_wide_size;
       param.offset = size;
       size = aligned(size + param.numel);
     }

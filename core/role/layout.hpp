@@ -25,8 +25,8 @@ enum class Store {
 };
 
 struct ParamLayout {
-  std::string name;    // within the unit: "attn.to_q.weight"
-  std::string key;     // in checkpoints: unit name, dot, name; without part
+  std::string name;  // within the unit: "attn.to_q.weight"
+  std::string key;   // in checkpoints: unit name, dot, name; without part
   std::vector<int64_t> shape;
   int64_t numel = 0;
   uint32_t flags = 0;  // LB_PARAM_*
@@ -36,7 +36,7 @@ struct ParamLayout {
   bool is_decayed = false;  // kTrained: weight decay applies
   size_t part = 0;
   lb_unit unit = 0;
-  int64_t offset = 0;       // in elements, in the gathered buffer of its store
+  int64_t offset = 0;  // in elements, in the gathered buffer of its store
 };
 
 struct UnitLayout {
@@ -46,7 +46,7 @@ struct UnitLayout {
 };
 
 struct PartLayout {
-  std::string name;   // "" for the first part; else its directory
+  std::string name;  // "" for the first part; else its directory
   lb_unit root = 0;
 };
 
@@ -62,9 +62,9 @@ struct TrainedRange {
 struct RoleLayout {
   std::vector<PartLayout> parts;
   std::vector<UnitLayout> units;
-  std::vector<ParamLayout> params;       // in declaration order
-  std::vector<TrainedRange> trained;     // in order of offset, without gaps
-  int64_t trained_size = 0;              // elements, padding included
+  std::vector<ParamLayout> params;    // in declaration order
+  std::vector<TrainedRange> trained;  // in order of offset, without gaps
+  int64_t trained_size = 0;           // elements, padding included
   int64_t frozen_size = 0;
   int64_t frozen_wide_size = 0;
 
@@ -80,8 +80,8 @@ struct LayoutOptions {
 };
 
 // Places every declared parameter. Offsets are multiples of 64 bytes at fp32, and each range is a
-// multiple of that for every shard, so that all ranks hold equal, aligned parts. Throws Error(kPlugin) for
-// duplicate keys.
+// multiple of that for every shard, so that all ranks hold equal, aligned parts. Throws
+// Error(kPlugin) for duplicate keys.
 void place_params(RoleLayout& layout, const LayoutOptions& options);
 
 }  // namespace limbeck

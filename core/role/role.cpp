@@ -43,9 +43,7 @@ class TouchHook : public torch::autograd::PostAccumulateGradHook {
 
 }  // namespace
 
-bool cpu_has_native_bf16() {
-  return __builtin_cpu_supports("avx512bf16") != 0;
-}
+bool cpu_has_native_bf16() { return __builtin_cpu_supports("avx512bf16") != 0; }
 
 at::ScalarType compute_type_of(const RoleSpec& spec, bool has_native_bf16) {
   if (spec.compute_dtype.has_value()) {
@@ -62,11 +60,12 @@ Role::Role(const RoleSpec& spec, const Mesh& mesh)
       storage_type_(type_of(spec.dtype)),
       compute_type_(compute_type_of(spec, cpu_has_native_bf16())) {
   if (storage_type_ == at::kBFloat16 && compute_type_ == at::kFloat) {
-    log::info("role", cat("'", name(), "' is stored in bf16 and computed in fp32: this CPU has no "
+    log::info("role", cat("'", name(),
+                          "' is stored in bf16 and computed in fp32: this CPU has no "
                           "native bf16 products"));
   }
-  const std::string frame = cat("while building role '", name(), "' (network '",
-                                spec_.model.component->name(), "')");
+  const std::string frame =
+      cat("while building role '", name(), "' (network '", spec_.model.component->name(), "')");
   try {
     layout_ = declare_network(vtable_, spec_.model.component->library->state, *spec_.model.config,
                               spec_.init_from, &self_);
@@ -231,8 +230,8 @@ void Role::load(const std::filesystem::path& directory) {
   try {
     std::vector<WeightTarget> targets;
     for (const auto& param : layout_.params) {
-      targets.push_back({param.key, view_of(param, master_),
-                         (param.flags & LB_PARAM_OPTIONAL) != 0});
+      targets.push_back(
+          {param.key, view_of(param, master_), (param.flags & LB_PARAM_OPTIONAL) != 0});
     }
     const auto* folder = facts_.find<TextRows>("export.folder");
     load_weights(directory, folder != nullptr ? folder->at(0) : "", targets, translate);

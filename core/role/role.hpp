@@ -57,9 +57,9 @@ class Role {
   void allocate();
   // Visits parameters and buffers that belong into a weights file, in declaration order, with
   // the key and a tensor of the parameter's shape, without history, over the role's memory.
-  void visit(Weights weights,
-             const std::function<void(const std::string& key, const at::Tensor& value)>& visitor)
-      const;
+  void visit(
+      Weights weights,
+      const std::function<void(const std::string& key, const at::Tensor& value)>& visitor) const;
   // Replaces live values from `init_from`. Missing, unexpected and misshapen names are reported
   // together as Error(kData). [control]
   void load(const std::filesystem::path& directory);
@@ -114,8 +114,8 @@ class Role {
   UnitParams constant_;
   UnitParams averaged_;
   std::vector<at::Tensor> leaves_;
-  std::vector<at::Tensor> accumulated_;  // gradients that autograd adds to
-  std::deque<GradSlot> slot_store_;      // elements never move
+  std::vector<at::Tensor> accumulated_;        // gradients that autograd adds to
+  std::deque<GradSlot> slot_store_;            // elements never move
   std::vector<std::vector<GradSlot*>> slots_;  // [unit][param]
   std::unique_ptr<bool[]> touched_;
 };

@@ -14,8 +14,7 @@ namespace limbeck {
 
 struct PrepareHook {
   PrepareHook(const ComponentSpec& spec, const RoleSet& roles)
-      : instance(spec),
-        models(resolve_roles(instance.vtable().needs, spec, roles)) {}
+      : instance(spec), models(resolve_roles(instance.vtable().needs, spec, roles)) {}
 
   Instance<lb_prepare_vtable> instance;
   Models models;

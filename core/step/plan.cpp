@@ -35,7 +35,8 @@ lb_status* plan_round(lb_plan* plan, uint32_t micro_steps, uint32_t flags) noexc
     auto& planning = Planning::of(plan);
     constexpr uint32_t kKnown = LB_ROUND_OWN_DATA | LB_ROUND_SAME_DATA;
     if ((flags & ~kKnown) != 0 || flags == kKnown) {
-      throw Error(Fault::kPlugin, cat("round(): flags ", flags, " are not known, or exclude each "
+      throw Error(Fault::kPlugin, cat("round(): flags ", flags,
+                                      " are not known, or exclude each "
                                       "other"));
     }
     if ((flags & LB_ROUND_SAME_DATA) != 0 && planning.rounds.empty()) {
@@ -46,9 +47,11 @@ lb_status* plan_round(lb_plan* plan, uint32_t micro_steps, uint32_t flags) noexc
         micro_steps != 0 ? micro_steps : static_cast<uint32_t>(planning.accumulation);
     round.flags = flags;
     if (round.repeats_data() && round.micro_steps != planning.rounds.back().micro_steps) {
-      throw Error(Fault::kPlugin, cat("round(): ", round.micro_steps, " micro-steps cannot repeat "
-                                      "the ", planning.rounds.back().micro_steps,
-                                      " batches of the round before"));
+      throw Error(Fault::kPlugin,
+                  cat("round(): ", round.micro_steps,
+                      " micro-steps cannot repeat "
+                      "the ",
+                      planning.rounds.back().micro_steps, " batches of the round before"));
     }
     planning.rounds.push_back(std::move(round));
   });

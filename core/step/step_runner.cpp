@@ -21,10 +21,10 @@ struct StepRunner::MicroStep {
   uint32_t round_index = 0;
   const Round* round = nullptr;
   uint32_t micro = 0;
-  uint32_t batches = 0;              // drawn so far in this micro-step
+  uint32_t batches = 0;  // drawn so far in this micro-step
   const lb_batch* batch = nullptr;
-  std::vector<at::Tensor> losses;    // of the round, detached, as given to backward
-  std::vector<at::Tensor> rows;      // of the round: global sample indices
+  std::vector<at::Tensor> losses;  // of the round, detached, as given to backward
+  std::vector<at::Tensor> rows;    // of the round: global sample indices
 
   std::string place() const {
     return cat("step ", step, ", round ", round_index, ", micro-step ", micro);
@@ -89,8 +89,7 @@ void StepRunner::start() {
 
 void StepRunner::run(int64_t step, const std::function<void(uint32_t round)>& after_round) {
   samples_ = 0;
-  const auto rounds =
-      plan_step(parts_.method, parts_.models.roles(), parts_.accumulation, step);
+  const auto rounds = plan_step(parts_.method, parts_.models.roles(), parts_.accumulation, step);
   for (uint32_t index = 0; index < rounds.size(); ++index) {
     MicroStep micro;
     micro.runner = this;
@@ -194,11 +193,21 @@ lb_step StepRunner::make_step(MicroStep& micro) const {
 }
 
 lb_step StepRunner::make_hook_step(const MicroStep& micro, const Models& models) const {
-  return {sizeof(lb_step),  micro.round_index,       micro.step,
-          micro.micro,      micro.round->micro_steps, 0,
-          micro.batches,    nullptr,                  &models.table(),
-          nullptr,          micro.batch,              &parts_.facts,
-          &parts_.metrics.table(), nullptr,           nullptr};
+  return {sizeof(lb_step),
+          micro.round_index,
+          micro.step,
+          micro.micro,
+          micro.round->micro_steps,
+          0,
+          micro.batches,
+          nullptr,
+          &models.table(),
+          nullptr,
+          micro.batch,
+          &parts_.facts,
+          &parts_.metrics.table(),
+          nullptr,
+          nullptr};
 }
 
 lb_status* StepRunner::backward(const lb_step* step, uint32_t bits, lb_tensor* loss) noexcept {
@@ -218,10 +227,11 @@ void StepRunner::differentiate(MicroStep& micro, uint32_t bits, const at::Tensor
       continue;
     }
     if (!micro.round->updates(i)) {
-      throw Error(Fault::kPlugin,
-                  cat("backward() was asked for role '", roles[i] != nullptr ? roles[i]->name() : "?",
-                      "', which this round does not update"),
-                  "pass LB_BIT(role), not the role's index, and plan its update");
+      throw Error(
+          Fault::kPlugin,
+          cat("backward() was asked for role '", roles[i] != nullptr ? roles[i]->name() : "?",
+              "', which this round does not update"),
+          "pass LB_BIT(role), not the role's index, and plan its update");
     }
     leaves.insert(leaves.end(), roles[i]->leaves().begin(), roles[i]->leaves().end());
     named.push_back(roles[i]);
@@ -248,8 +258,7 @@ void StepRunner::differentiate(MicroStep& micro, uint32_t bits, const at::Tensor
   torch::autograd::backward({scaled}, {}, std::nullopt, false, leaves);
   for (size_t i = 0; i < named.size(); ++i) {
     if (bits != 0 && !touched_before[i] && !named[i]->is_touched()) {
-      throw Error(Fault::kPlugin,
-                  cat("the loss gives role '", named[i]->name(), "' no gradient"),
+      throw Error(Fault::kPlugin, cat("the loss gives role '", named[i]->name(), "' no gradient"),
                   "was its output detached, or run with LB_RUN_NO_GRAD?");
     }
   }

@@ -76,7 +76,7 @@ class StepRunner {
 
   StepParts parts_;
   std::optional<DataService> data_;
-  MicroStep* current_ = nullptr;  // while a micro-step runs
+  MicroStep* current_ = nullptr;                 // while a micro-step runs
   std::vector<std::shared_ptr<lb_batch>> kept_;  // raw batches of the present round
   int64_t samples_ = 0;
 };

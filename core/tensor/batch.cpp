@@ -85,11 +85,23 @@ const char* batch_name_at(const lb_batch* batch, uint32_t index) noexcept {
 }  // namespace
 
 const lb_batch_api& batch_api() {
-  static const lb_batch_api api = {
-      sizeof(lb_batch_api), 0,           batch_create, batch_destroy,    batch_get,
-      batch_put,            batch_number, batch_put_number, batch_text,  batch_put_text,
-      batch_batch,          batch_put_batch, batch_remove, batch_kind,   batch_rows,
-      batch_size,           batch_name_at};
+  static const lb_batch_api api = {sizeof(lb_batch_api),
+                                   0,
+                                   batch_create,
+                                   batch_destroy,
+                                   batch_get,
+                                   batch_put,
+                                   batch_number,
+                                   batch_put_number,
+                                   batch_text,
+                                   batch_put_text,
+                                   batch_batch,
+                                   batch_put_batch,
+                                   batch_remove,
+                                   batch_kind,
+                                   batch_rows,
+                                   batch_size,
+                                   batch_name_at};
   return api;
 }
 
@@ -101,10 +113,10 @@ const at::Tensor& lb_batch::tensor(std::string_view name) const {
   }
   const auto entry = entries.find(name);
   if (entry != entries.end()) {
-    throw limbeck::Error(limbeck::Fault::kInternal,
-                         limbeck::cat("batch entry '", name, "' is ",
-                                      limbeck::kEntryNames[entry->second.index()],
-                                      ", expected a tensor"));
+    throw limbeck::Error(
+        limbeck::Fault::kInternal,
+        limbeck::cat("batch entry '", name, "' is ", limbeck::kEntryNames[entry->second.index()],
+                     ", expected a tensor"));
   }
   std::vector<std::string> names;
   for (const auto& [key, value] : entries) {

@@ -24,9 +24,17 @@ namespace {
 using c10::IValue;
 using c10::TypeKind;
 
-const char* const kKindNames[] = {"none",           "a tensor", "a list of tensors", "an integer",
-                                  "a list of integers", "a float", "a list of floats", "a bool",
-                                  "a string",       "a dtype",  "a place"};
+const char* const kKindNames[] = {"none",
+                                  "a tensor",
+                                  "a list of tensors",
+                                  "an integer",
+                                  "a list of integers",
+                                  "a float",
+                                  "a list of floats",
+                                  "a bool",
+                                  "a string",
+                                  "a dtype",
+                                  "a place"};
 
 // One argument on its way to an operator.
 struct Slot {
@@ -183,19 +191,16 @@ lb_status* op_find(const char* name, const char* overload, const lb_op** out) no
     auto entry = found.find(key);
     if (entry == found.end()) {
       const auto handle = c10::Dispatcher::singleton().findSchema({key.first, key.second});
-      TORCH_CHECK(handle.has_value(), "there is no operator '", name,
-                  *overload != '\0' ? "." : "", overload, "' in this libtorch");
+      TORCH_CHECK(handle.has_value(), "there is no operator '", name, *overload != '\0' ? "." : "",
+                  overload, "' in this libtorch");
       entry = found.emplace(key, lb_op{*handle}).first;
     }
     *out = &entry->second;
   });
 }
 
-lb_status* op_call(const lb_op* op,
-                   const lb_arg* in,
-                   uint32_t n_in,
-                   lb_arg* out,
-                   uint32_t n_out) noexcept {
+lb_status* op_call(
+    const lb_op* op, const lb_arg* in, uint32_t n_in, lb_arg* out, uint32_t n_out) noexcept {
   return guarded([&] {
     const auto& arguments = op->handle.schema().arguments();
     TORCH_CHECK(n_in <= arguments.size(), toString(op->handle.operator_name()), " takes ",

@@ -7,16 +7,15 @@ namespace limbeck {
 namespace {
 
 // In the order of the LB_ dtypes.
-constexpr std::array kTypes = {
-    at::kFloat, at::kDouble, at::kHalf,         at::kBFloat16, at::kLong,
-    at::kInt,   at::kShort,  at::kChar,         at::kByte,     at::kBool,
-    at::kFloat8_e4m3fn,      at::kFloat8_e5m2};
+constexpr std::array kTypes = {at::kFloat, at::kDouble, at::kHalf,          at::kBFloat16,
+                               at::kLong,  at::kInt,    at::kShort,         at::kChar,
+                               at::kByte,  at::kBool,   at::kFloat8_e4m3fn, at::kFloat8_e5m2};
 
 }  // namespace
 
 at::ScalarType scalar_type(lb_dtype dtype) {
-  TORCH_CHECK(dtype >= 0 && static_cast<size_t>(dtype) < kTypes.size(),
-              "there is no dtype number ", dtype, "; limbeck/abi.h lists them");
+  TORCH_CHECK(dtype >= 0 && static_cast<size_t>(dtype) < kTypes.size(), "there is no dtype number ",
+              dtype, "; limbeck/abi.h lists them");
   return kTypes[static_cast<size_t>(dtype)];
 }
 

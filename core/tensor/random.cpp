@@ -127,11 +127,8 @@ uint64_t below(at::Philox4_32& engine, uint64_t range) {
   return static_cast<uint64_t>((static_cast<Wide>(bits) * range) >> 64);
 }
 
-lb_status* random_integers(const lb_key* key,
-                           int64_t low,
-                           int64_t high,
-                           int64_t* out,
-                           uint32_t count) noexcept {
+lb_status* random_integers(
+    const lb_key* key, int64_t low, int64_t high, int64_t* out, uint32_t count) noexcept {
   return guarded([&] {
     check_key(key);
     TORCH_CHECK(low < high, "integers(): the range [", low, ", ", high, ") is empty");
@@ -197,10 +194,9 @@ at::Tensor uniform_values(uint64_t seed, uint64_t subsequence, at::IntArrayRef s
 }
 
 const lb_random_api& random_api() {
-  static const lb_random_api api = {sizeof(lb_random_api), 0,
-                                    random_seed,           random_normal,
-                                    random_uniform,        random_integers,
-                                    random_permutation};
+  static const lb_random_api api = {
+      sizeof(lb_random_api), 0, random_seed, random_normal, random_uniform, random_integers,
+      random_permutation};
   return api;
 }
 

@@ -112,14 +112,13 @@ struct Apply : torch::autograd::Function<Apply> {
 
   static variable_list backward(AutogradContext* context, variable_list grad_out) {
     const auto in = context->get_saved_variables();
-    const auto fn = c10::static_intrusive_pointer_cast<GradFn>(
-        context->saved_data["fn"].toCapsule());
+    const auto fn =
+        c10::static_intrusive_pointer_cast<GradFn>(context->saved_data["fn"].toCapsule());
     const auto in_handles = lend_all(in);
     const auto out_handles = lend_all(grad_out);
     std::vector<lb_tensor*> grads(in.size(), nullptr);
     check(fn->fn.backward(fn->fn.self, in_handles.data(), static_cast<uint32_t>(in.size()),
-                          out_handles.data(), static_cast<uint32_t>(grad_out.size()),
-                          grads.data()),
+                          out_handles.data(), static_cast<uint32_t>(grad_out.size()), grads.data()),
           "while running the backward function of a plugin's differentiable function");
     variable_list result;
     for (auto* grad : grads) {
@@ -199,10 +198,18 @@ void set_run_device(at::Device to) { device = to; }
 at::Device run_device() { return device; }
 
 const lb_tensor_api& tensor_api() {
-  static const lb_tensor_api api = {
-      sizeof(lb_tensor_api), 0,            tensor_retain, tensor_release, tensor_info,
-      tensor_create,         tensor_read,  tensor_apply,  tensor_gradient, set_grad_mode,
-      to_dlpack,             from_dlpack};
+  static const lb_tensor_api api = {sizeof(lb_tensor_api),
+                                    0,
+                                    tensor_retain,
+                                    tensor_release,
+                                    tensor_info,
+                                    tensor_create,
+                                    tensor_read,
+                                    tensor_apply,
+                                    tensor_gradient,
+                                    set_grad_mode,
+                                    to_dlpack,
+                                    from_dlpack};
   return api;
 }
 

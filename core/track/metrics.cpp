@@ -28,7 +28,10 @@ void reported(const char* name, Report report) noexcept {
 void metrics_scalar(lb_metrics* table, const char* name, double value, lb_reduce how) noexcept {
   reported(name, [&] { of(table).add(name, value, how); });
 }
-void metrics_tensor(lb_metrics* table, const char* name, lb_tensor* scalar, lb_reduce how) noexcept {
+void metrics_tensor(lb_metrics* table,
+                    const char* name,
+                    lb_tensor* scalar,
+                    lb_reduce how) noexcept {
   reported(name, [&] { of(table).add(name, tensor_of(scalar), how); });
 }
 void metrics_file(lb_metrics* table,

@@ -13,9 +13,12 @@ Trackers::Trackers(const Manifest& manifest, int64_t first_step) {
   const auto directory = manifest.run.output_dir.string();
   for (const auto& spec : manifest.trackers) {
     const auto& vtable = spec.component->vtable<lb_tracker_vtable>();
-    const lb_tracked_run run = {sizeof(lb_tracked_run),      0,
-                                manifest.run.name.c_str(),   manifest.run.name.c_str(),
-                                directory.c_str(),           manifest.resolved.c_str(),
+    const lb_tracked_run run = {sizeof(lb_tracked_run),
+                                0,
+                                manifest.run.name.c_str(),
+                                manifest.run.name.c_str(),
+                                directory.c_str(),
+                                manifest.resolved.c_str(),
                                 first_step};
     void* self = nullptr;
     check(vtable.open(spec.component->library->state, spec.config.get(), &run, &self),
@@ -107,8 +110,10 @@ void Trackers::ask(Open& tracker, const std::function<lb_status*()>& question) {
   }
   if (auto* status = question()) {
     tracker.has_failed = true;
-    log::warn("track", cat("tracker '", tracker.spec->component->name(), "' is left out from here "
-                           "on: ", to_error(status).what()));
+    log::warn("track", cat("tracker '", tracker.spec->component->name(),
+                           "' is left out from here "
+                           "on: ",
+                           to_error(status).what()));
   }
 }
 

@@ -52,8 +52,7 @@ std::string config_of(const Role& role) {
   // Options that other programs would misread: TOML has no null to give them.
   const auto* omitted = role.facts().find<TextRows>("export.omit");
   for (const auto& [key, value] : role.spec().model.config->table) {
-    if (omitted == nullptr ||
-        std::find(omitted->begin(), omitted->end(), key) == omitted->end()) {
+    if (omitted == nullptr || std::find(omitted->begin(), omitted->end(), key) == omitted->end()) {
       json[key] = to_json(value);
     }
   }

@@ -16,22 +16,22 @@ namespace {
 // Everything but weights was made and checked; says what the run would be.
 void report_check(const Run& run) {
   for (const auto& role : run.roles) {
-    log::info("check", cat("role '", role->name(), "': network '",
-                           role->spec().model.component->name(), "', ",
-                           role->layout().parameter_count(), " parameters, ",
-                           role->is_trained() ? "trained" : "frozen"));
+    log::info("check",
+              cat("role '", role->name(), "': network '", role->spec().model.component->name(),
+                  "', ", role->layout().parameter_count(), " parameters, ",
+                  role->is_trained() ? "trained" : "frozen"));
   }
   if (run.loader != nullptr) {
     const auto batch =
         run.manifest.data->batch_size * run.manifest.loop.gradient_accumulation_steps;
     const auto length = run.loader->length();
-    log::info("check", cat(run.loader->title(), ": ",
-                           length < 0 ? "a stream" : cat(length, " samples"), ", ", batch,
-                           " a step"));
+    log::info("check",
+              cat(run.loader->title(), ": ", length < 0 ? "a stream" : cat(length, " samples"),
+                  ", ", batch, " a step"));
   }
-  log::info("check", cat(run.manifest.path.string(), " is valid: ",
-                         run.manifest.loop.max_train_steps, " steps of method '",
-                         run.method.spec().component->name(), "'"));
+  log::info("check",
+            cat(run.manifest.path.string(), " is valid: ", run.manifest.loop.max_train_steps,
+                " steps of method '", run.method.spec().component->name(), "'"));
 }
 
 void sample(Run& run, const Job& job) {

@@ -20,9 +20,9 @@ struct Job {
   JobKind kind = JobKind::kTrain;
   const Manifest* manifest = nullptr;
   Registry* registry = nullptr;
-  std::filesystem::path weights;      // kSample: an export, used for the trained role; may be empty
-  std::vector<std::string> prompts;   // kSample
-  std::filesystem::path output;       // kSample: folder for the pictures
+  std::filesystem::path weights;     // kSample: an export, used for the trained role; may be empty
+  std::vector<std::string> prompts;  // kSample
+  std::filesystem::path output;      // kSample: folder for the pictures
 };
 
 }  // namespace limbeck

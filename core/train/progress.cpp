@@ -62,8 +62,8 @@ std::string progress_text(int64_t step,
   text += by_role(metrics, "lr/", "lr", "%.1e");
   text += by_role(metrics, "grad_norm/", "grad", "%.2f");
   if (samples_per_second > 0) {
-    text += "  " + format(samples_per_second < 10 ? "%.2f" : "%.0f", samples_per_second) +
-            " samples/s";
+    text +=
+        "  " + format(samples_per_second < 10 ? "%.2f" : "%.0f", samples_per_second) + " samples/s";
   }
   return text + "  eta " + duration(seconds_left);
 }

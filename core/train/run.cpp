@@ -150,7 +150,8 @@ void check_entries(const Method& method, const Hooks& hooks, const Loader* loade
   }
   if (!missing.empty()) {
     throw Error(Fault::kManifest,
-                cat("nobody provides ", join(missing), "; ", loader->title(), " and the prepare "
+                cat("nobody provides ", join(missing), "; ", loader->title(),
+                    " and the prepare "
                     "hooks provide: ",
                     join(std::vector<std::string>(present.begin(), present.end()))),
                 "add the [[prepare]] hook that writes it, before the one that reads it");

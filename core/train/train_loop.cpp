@@ -56,8 +56,7 @@ void run_steps(Run& run, Trackers& trackers) {
     run.callbacks.tell(LB_ON_VALIDATE, {step, nullptr, ""});
     track(run, step, trackers);
     if (stop_requested() != LB_GO_ON) {
-      throw Error(Fault::kCancelled, cat("stopped after step ", step, " of ", last,
-                                         ", as asked"));
+      throw Error(Fault::kCancelled, cat("stopped after step ", step, " of ", last, ", as asked"));
     }
     if ((requests & LB_WANT_STOP) != 0) {
       log::info("train", cat("a callback ended the run after step ", step));

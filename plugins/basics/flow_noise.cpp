@@ -35,9 +35,9 @@ lb::Tensor normalise(const lb::Tensor& latents, const lb::Step& step) {
   const auto statistic = [&](const char* name) {
     const lb::Tensor values = facts[name];
     if (values.numel() != channels) {
-      throw lb::Error(LB_INVALID_ARGUMENT,
-                      "'raw_latents' has " + std::to_string(channels) + " channels and '" + name +
-                          "' of the vae " + std::to_string(values.numel()));
+      throw lb::Error(LB_INVALID_ARGUMENT, "'raw_latents' has " + std::to_string(channels) +
+                                               " channels and '" + name + "' of the vae " +
+                                               std::to_string(values.numel()));
     }
     return values.to(LB_F32).to_place(LB_DEVICE).reshape({1, channels, 1, 1, 1});
   };

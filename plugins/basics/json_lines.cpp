@@ -137,7 +137,8 @@ JsonLines::JsonLines(std::filesystem::path path, int64_t first_step) : path_(std
 
 JsonLines::~JsonLines() { close(descriptor_); }
 
-void JsonLines::scalars(int64_t step, double time,
+void JsonLines::scalars(int64_t step,
+                        double time,
                         const std::vector<std::pair<std::string, double>>& values) {
   std::string line = begin_line(step, time);
   for (const auto& [name, value] : values) {
@@ -147,8 +148,11 @@ void JsonLines::scalars(int64_t step, double time,
   append(line + "}\n");
 }
 
-void JsonLines::file(int64_t step, double time, const std::string& name,
-                     const std::string& media_type, const std::string& path,
+void JsonLines::file(int64_t step,
+                     double time,
+                     const std::string& name,
+                     const std::string& media_type,
+                     const std::string& path,
                      const std::string& caption) {
   append(begin_line(step, time) + ",\"file\":" + json_string(path) +
          ",\"name\":" + json_string(name) + ",\"media_type\":" + json_string(media_type) +

@@ -31,11 +31,16 @@ class JsonLines {
 
   // {"step": step, "time": seconds since 1970, "<name>": value, ...}. A metric called "step" or
   // "time" is written as "metric.step", "metric.time".
-  void scalars(int64_t step, double time,
+  void scalars(int64_t step,
+               double time,
                const std::vector<std::pair<std::string, double>>& values);
   // {"step": step, "time": ..., "file": path, "name": ..., "media_type": ..., "caption": ...}
-  void file(int64_t step, double time, const std::string& name, const std::string& media_type,
-            const std::string& path, const std::string& caption);
+  void file(int64_t step,
+            double time,
+            const std::string& name,
+            const std::string& media_type,
+            const std::string& path,
+            const std::string& caption);
 
  private:
   void append(const std::string& line);

@@ -38,8 +38,11 @@ void Jsonl::scalars(int64_t step, lb::List<const char*> names, lb::List<double> 
   report_once([&] { lines_.scalars(step, now(), pairs); });
 }
 
-void Jsonl::file(int64_t step, const std::string& name, const std::string& media_type,
-                 const std::string& path, const std::string& caption) {
+void Jsonl::file(int64_t step,
+                 const std::string& name,
+                 const std::string& media_type,
+                 const std::string& path,
+                 const std::string& caption) {
   report_once([&] { lines_.file(step, now(), name, media_type, path, caption); });
 }
 

@@ -19,8 +19,11 @@ class Jsonl final : public lb::Tracker {
   explicit Jsonl(const lb_tracked_run& run);
 
   void scalars(int64_t step, lb::List<const char*> names, lb::List<double> values) override;
-  void file(int64_t step, const std::string& name, const std::string& media_type,
-            const std::string& path, const std::string& caption) override;
+  void file(int64_t step,
+            const std::string& name,
+            const std::string& media_type,
+            const std::string& path,
+            const std::string& caption) override;
 
  private:
   template <class Write>

@@ -27,9 +27,7 @@ inline double clamp(double x, double low, double high) { return std::clamp(x, lo
 inline double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 inline lb::Tensor cos(const lb::Tensor& x) { return x.cos(); }
 inline lb::Tensor floor(const lb::Tensor& x) { return x.floor(); }
-inline lb::Tensor clamp(const lb::Tensor& x, double low, double high) {
-  return x.clamp(low, high);
-}
+inline lb::Tensor clamp(const lb::Tensor& x, double low, double high) { return x.clamp(low, high); }
 inline lb::Tensor sigmoid(const lb::Tensor& x) { return x.sigmoid(); }
 
 }  // namespace math

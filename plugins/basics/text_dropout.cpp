@@ -28,10 +28,10 @@ const TextDropout::Encoding& TextDropout::empty_prompt(const lb::Step& step, int
     empty_.mask = encoded.find("context_mask");
   }
   if (empty_.context.size(1) > tokens) {
-    throw lb::Error(LB_INVALID_ARGUMENT,
-                    "the empty prompt has " + std::to_string(empty_.context.size(1)) +
-                        " tokens and 'context' of the batch has room for " +
-                        std::to_string(tokens));
+    throw lb::Error(LB_INVALID_ARGUMENT, "the empty prompt has " +
+                                             std::to_string(empty_.context.size(1)) +
+                                             " tokens and 'context' of the batch has room for " +
+                                             std::to_string(tokens));
   }
   return empty_;
 }

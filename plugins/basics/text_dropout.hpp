@@ -15,9 +15,9 @@ namespace basics {
 // become what the text encoder gives for an empty prompt, padded with zeros.
 class TextDropout final : public lb::Prepare {
  public:
-  static constexpr lb_role needs[] = {
-      {"text_encoder", "Encodes the empty prompt in mode \"empty_prompt\".",
-       "limbeck.text-encoder/1", lb::kOptional, 0}};
+  static constexpr lb_role needs[] = {{"text_encoder",
+                                       "Encodes the empty prompt in mode \"empty_prompt\".",
+                                       "limbeck.text-encoder/1", lb::kOptional, 0}};
   static constexpr const char* reads[] = {"context", "context_mask?"};
   static constexpr const char* writes[] = {"context"};
 

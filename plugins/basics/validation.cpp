@@ -22,7 +22,9 @@ constexpr const char* kComponent = "validation";
 // Pictures are written once, not by every rank.
 bool is_writer() { return lb::Group(LB_WORLD).rank() == 0; }
 
-void write_pictures(const std::filesystem::path& stem, const std::vector<Clip>& clips, int columns,
+void write_pictures(const std::filesystem::path& stem,
+                    const std::vector<Clip>& clips,
+                    int columns,
                     double fps) {
   media::write_png(stem.string() + ".png", contact_sheet(clips, columns));
   media::write_gif(stem.string() + ".gif", side_by_side(clips, columns), fps);
@@ -126,8 +128,8 @@ std::vector<Clip> Validation::make_clips(const lb::Event& event,
   const auto count = static_cast<int64_t>(prompts.size());
   std::vector<int64_t> sizes = latent_shape(event);
   sizes.insert(sizes.begin(), count);
-  const lb::Tensor noise = lb::Draws(0, 0).normal("validation.noise", sizes,
-                                                  static_cast<uint32_t>(options_.seed));
+  const lb::Tensor noise =
+      lb::Draws(0, 0).normal("validation.noise", sizes, static_cast<uint32_t>(options_.seed));
   std::vector<Clip> clips;
   for (int64_t first = 0; first < count; first += options_.batch_size) {
     const int64_t size = std::min(options_.batch_size, count - first);
@@ -145,7 +147,8 @@ std::vector<Clip> Validation::make_clips(const lb::Event& event,
   return clips;
 }
 
-lb::Tensor Validation::denoise(const lb::Event& event, const lb::Tensor& noise,
+lb::Tensor Validation::denoise(const lb::Event& event,
+                               const lb::Tensor& noise,
                                const std::vector<std::string>& prompts) const {
   const lb::Models models = event.models();
   const auto count = static_cast<int64_t>(prompts.size());
@@ -153,11 +156,11 @@ lb::Tensor Validation::denoise(const lb::Event& event, const lb::Tensor& noise,
   const double g = options_.has_guidance_scale
                        ? options_.guidance_scale
                        : run.number("pipeline.guidance_scale", options_.guidance_scale);
-  const auto steps = options_.has_sampling_steps
-                         ? options_.sampling_steps
-                         : static_cast<int64_t>(run.number(
-                               "pipeline.num_inference_steps",
-                               static_cast<double>(options_.sampling_steps)));
+  const auto steps =
+      options_.has_sampling_steps
+          ? options_.sampling_steps
+          : static_cast<int64_t>(run.number("pipeline.num_inference_steps",
+                                            static_cast<double>(options_.sampling_steps)));
   const bool is_guided = g != 1.0 && models.has(kTextEncoder);
   const lb::Batch conditional = encode(models, prompts);
   const lb::Batch unconditional =
@@ -165,8 +168,8 @@ lb::Tensor Validation::denoise(const lb::Event& event, const lb::Tensor& noise,
   const bool is_averaged = options_.use_ema && models.has(kStudent, "limbeck.averaged/1");
   const uint32_t flags = is_averaged ? LB_RUN_NO_GRAD | LB_RUN_AVERAGED : LB_RUN_NO_GRAD;
   const double time_scale = models.facts(kStudent).number("time_scale", kLevels);
-  const double s = options_.flow_shift > 0.0 ? options_.flow_shift
-                                             : run.number("pipeline.flow_shift", 1.0);
+  const double s =
+      options_.flow_shift > 0.0 ? options_.flow_shift : run.number("pipeline.flow_shift", 1.0);
   const std::vector<double> levels = sampling_levels(steps, s);
 
   lb::Tensor x = noise;

@@ -93,7 +93,8 @@ class Validation final : public lb::Callback {
   std::vector<Clip> make_clips(const lb::Event& event,
                                const std::vector<std::string>& prompts) const;
   // Denoises `noise` [b, c, T, h, w] for as many prompts and returns the latents.
-  lb::Tensor denoise(const lb::Event& event, const lb::Tensor& noise,
+  lb::Tensor denoise(const lb::Event& event,
+                     const lb::Tensor& noise,
                      const std::vector<std::string>& prompts) const;
   std::vector<int64_t> latent_shape(const lb::Event& event) const;
 

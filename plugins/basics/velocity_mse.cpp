@@ -66,8 +66,8 @@ lb::Tensor VelocityMse::loss(const lb::Step&, const lb::Batch& values) {
   lb::Tensor error = (prediction - target).square();
   if (options_.weighting != "none") {
     const lb::Tensor sigma = spread(in_full_precision(sigma_of(values)), "sigma", sizes);
-    error = error * (options_.weighting == "cosmap" ? cosmap_weight(sigma)
-                                                    : sigma_sqrt_weight(sigma));
+    error =
+        error * (options_.weighting == "cosmap" ? cosmap_weight(sigma) : sigma_sqrt_weight(sigma));
   }
   if (weight.defined()) {
     error = error * spread(in_full_precision(weight), "weight", sizes);

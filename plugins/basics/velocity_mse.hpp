@@ -18,7 +18,7 @@ namespace basics {
 // or 1. weight(sigma): noise_level.hpp.
 class VelocityMse final : public lb::Loss {
  public:
-  static constexpr const char* reads[] = {"prediction", "target", "sigma?",
+  static constexpr const char* reads[] = {"prediction", "target",  "sigma?",
                                           "timestep?",  "weight?", "mask?"};
 
   struct Options {

@@ -22,15 +22,15 @@ constexpr int kTextScale = 2;
 
 const Glyph& glyph_of(char character) {
   const auto* end = std::end(kGlyphs);
-  const auto* found = std::lower_bound(
-      std::begin(kGlyphs), end, character,
-      [](const Glyph& glyph, char wanted) { return glyph.character < wanted; });
+  const auto* found =
+      std::lower_bound(std::begin(kGlyphs), end, character,
+                       [](const Glyph& glyph, char wanted) { return glyph.character < wanted; });
   return found != end && found->character == character ? *found : kBox;
 }
 
 uint8_t mix(uint8_t under, uint8_t over, float share) {
-  return static_cast<uint8_t>(std::lround(static_cast<float>(under) * (1.0F - share) +
-                                          static_cast<float>(over) * share));
+  return static_cast<uint8_t>(
+      std::lround(static_cast<float>(under) * (1.0F - share) + static_cast<float>(over) * share));
 }
 
 struct Box {
@@ -42,9 +42,7 @@ struct Axis {
   double low, high;
   double first, last;  // pixels of low and high
 
-  double place(double value) const {
-    return first + (value - low) / (high - low) * (last - first);
-  }
+  double place(double value) const { return first + (value - low) / (high - low) * (last - first); }
 };
 
 // How much of each pixel a polyline covers. Collected before anything is drawn, so that the ends
@@ -69,8 +67,7 @@ class Coverage {
     for (int y = top; y <= bottom; ++y) {
       for (int x = left; x <= right; ++x) {
         const double along =
-            squared == 0.0 ? 0.0
-                           : std::clamp(((x - x0) * dx + (y - y0) * dy) / squared, 0.0, 1.0);
+            squared == 0.0 ? 0.0 : std::clamp(((x - x0) * dx + (y - y0) * dy) / squared, 0.0, 1.0);
         const double away = std::hypot(x - x0 - along * dx, y - y0 - along * dy);
         const auto share = static_cast<float>(std::clamp(half_ + 0.5 - away, 0.0, 1.0));
         float& pixel = share_[static_cast<size_t>(y - box_.top) * static_cast<size_t>(columns_) +
@@ -86,8 +83,9 @@ class Coverage {
         const int x = box_.left + static_cast<int>(i) % columns_;
         const int y = box_.top + static_cast<int>(i) / columns_;
         const Rgb under = image.at(x, y);
-        image.put(x, y, {mix(under.r, colour.r, share_[i]), mix(under.g, colour.g, share_[i]),
-                         mix(under.b, colour.b, share_[i])});
+        image.put(x, y,
+                  {mix(under.r, colour.r, share_[i]), mix(under.g, colour.g, share_[i]),
+                   mix(under.b, colour.b, share_[i])});
       }
     }
   }
@@ -103,8 +101,13 @@ class Coverage {
   std::vector<float> share_;
 };
 
-void draw_polyline(Image& image, const Box& box, const Axis& horizontal, const Axis& vertical,
-                   const std::vector<double>& x, const std::vector<double>& y, double line_width,
+void draw_polyline(Image& image,
+                   const Box& box,
+                   const Axis& horizontal,
+                   const Axis& vertical,
+                   const std::vector<double>& x,
+                   const std::vector<double>& y,
+                   double line_width,
                    Rgb colour) {
   Coverage coverage(box, line_width);
   // Far outside the plot nothing is visible; without the limit an outlier costs its whole way.

@@ -23,7 +23,8 @@ struct Chart {
 // each side, so that one outlier does not flatten the curve. Text: letters, digits and
 // " .,:;-+=/%_()[]#*"; other characters are drawn as a box.
 // Throws std::invalid_argument when x and y differ in length or a number above is out of range.
-Image draw_curve(const std::vector<double>& x, const std::vector<double>& y,
+Image draw_curve(const std::vector<double>& x,
+                 const std::vector<double>& y,
                  const Chart& chart = {});
 
 // s_k = (1 - w) * sum_j w^(k - j) y_j / (1 - w^n_k), over the n_k finite values up to k: the

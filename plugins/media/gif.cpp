@@ -21,7 +21,7 @@ constexpr int kShortestDelay = 2;  // viewers show shorter ones at a tenth of a 
 
 // The frames as indices into one palette.
 struct Indexed {
-  std::vector<GifColorType> palette;            // kColours entries
+  std::vector<GifColorType> palette;  // kColours entries
   std::vector<std::vector<GifByteType>> frames;
 };
 
@@ -76,11 +76,10 @@ bool index_nearest(const std::vector<Image>& frames, Indexed& out) {
   std::vector<GifByteType> indices(red.size());
   out.palette.assign(kColours, GifColorType{0, 0, 0});
   int colours = kColours;
-  if (GifQuantizeBuffer(static_cast<unsigned>(frames[0].width),
-                        static_cast<unsigned>(frames[0].height) *
-                            static_cast<unsigned>(frames.size()),
-                        &colours, red.data(), green.data(), blue.data(), indices.data(),
-                        out.palette.data()) != GIF_OK) {
+  if (GifQuantizeBuffer(
+          static_cast<unsigned>(frames[0].width),
+          static_cast<unsigned>(frames[0].height) * static_cast<unsigned>(frames.size()), &colours,
+          red.data(), green.data(), blue.data(), indices.data(), out.palette.data()) != GIF_OK) {
     return false;
   }
   for (size_t k = 0; k < frames.size(); ++k) {
@@ -147,8 +146,7 @@ bool encode(Encoder& encoder, const Indexed& indexed, int width, int height, dou
     GraphicsControlBlock control = {};
     control.DisposalMode = DISPOSE_DO_NOT;
     control.TransparentColor = NO_TRANSPARENT_COLOR;
-    control.DelayTime =
-        static_cast<int>(std::clamp(end - start, double{kShortestDelay}, 65535.0));
+    control.DelayTime = static_cast<int>(std::clamp(end - start, double{kShortestDelay}, 65535.0));
     GifByteType block[4];
     const size_t size = EGifGCBToExtension(&control, block);
     if (EGifPutExtension(gif, GRAPHICS_EXT_FUNC_CODE, static_cast<int>(size), block) != GIF_OK ||

@@ -48,8 +48,8 @@ uint8_t byte_of(float value) {
   return static_cast<uint8_t>(std::lround(127.5F * (std::clamp(value, -1.0F, 1.0F) + 1.0F)));
 }
 
-Image from_planes(const float* values, int channels, int height, int width,
-                  int64_t channel_stride) {
+Image from_planes(
+    const float* values, int channels, int height, int width, int64_t channel_stride) {
   if (channels != 1 && channels != 3) {
     throw std::invalid_argument("pixels have " + std::to_string(channels) +
                                 " channels; a picture can show 1 (grey) or 3 (RGB)");

@@ -22,7 +22,7 @@ struct Image {
   Image() = default;
   Image(int w, int h, Rgb colour = {});  // of one colour
 
-  Rgb at(int x, int y) const;         // inside the picture
+  Rgb at(int x, int y) const;          // inside the picture
   void put(int x, int y, Rgb colour);  // inside the picture
   bool operator==(const Image&) const = default;
 };
@@ -34,8 +34,7 @@ uint8_t byte_of(float value);
 // A picture from planes [channels, height, width] of values of [-1, 1]. One channel becomes grey,
 // three are red, green and blue; any other number throws std::invalid_argument.
 // `channel_stride` is the number of values from one plane to the next.
-Image from_planes(const float* values, int channels, int height, int width,
-                  int64_t channel_stride);
+Image from_planes(const float* values, int channels, int height, int width, int64_t channel_stride);
 
 // Every pixel becomes a square of `factor` by `factor` (at least 1).
 Image enlarge(const Image& image, int factor);

@@ -55,7 +55,7 @@ struct EncodeClips::Encoded {
   std::vector<std::string> captions;
   std::vector<int64_t> latent_sizes;  // [c, frames, h, w]
   std::vector<float> latents;
-  int64_t width = 0;   // of the pixels
+  int64_t width = 0;  // of the pixels
   int64_t height = 0;
   int64_t frames = 0;
   int64_t tokens = 0;  // with padding
@@ -138,7 +138,8 @@ std::string EncodeClips::fingerprint(const lb::Event& event, int64_t rows) const
   return hash.text();
 }
 
-void EncodeClips::write(const lb::Event& event, int64_t rows,
+void EncodeClips::write(const lb::Event& event,
+                        int64_t rows,
                         const std::string& fingerprint) const {
   SampleWriter writer(options_.data_path,
                       {options_.samples_per_file, options_.samples_per_row_group,
@@ -146,8 +147,7 @@ void EncodeClips::write(const lb::Event& event, int64_t rows,
   const auto digits = std::to_string(rows).size();
   for (int64_t begin = 0; begin < rows; begin += options_.batch_size) {
     lb::poll_stop();
-    std::vector<int64_t> indices(
-        static_cast<size_t>(std::min(options_.batch_size, rows - begin)));
+    std::vector<int64_t> indices(static_cast<size_t>(std::min(options_.batch_size, rows - begin)));
     std::iota(indices.begin(), indices.end(), begin);
     const auto encoded = encode(event, indices);
     for (size_t i = 0; i < indices.size(); ++i) {

@@ -205,8 +205,11 @@ const char* name_of(ColumnType type) {
   return "";
 }
 
-void check_column(const Footer& footer, const std::string& file, const std::string& name,
-                  ColumnType type, bool is_optional = false) {
+void check_column(const Footer& footer,
+                  const std::string& file,
+                  const std::string& name,
+                  ColumnType type,
+                  bool is_optional = false) {
   const auto field = footer.schema->GetFieldByName(name);
   if (field == nullptr) {
     if (is_optional) {
@@ -303,7 +306,8 @@ float from_half(uint16_t half) {
 float from_bfloat16(uint16_t value) { return from_bits(uint32_t{value} << 16); }
 
 template <class T, class Convert>
-std::shared_ptr<const void> convert(std::string_view bytes, Convert convert_one,
+std::shared_ptr<const void> convert(std::string_view bytes,
+                                    Convert convert_one,
                                     const float*& data) {
   auto values = std::make_shared<std::vector<float>>(bytes.size() / sizeof(T));
   for (size_t i = 0; i < values->size(); ++i) {
@@ -369,8 +373,9 @@ SampleFiles::SampleFiles(std::vector<std::string> files, Columns columns, int64_
   }
   if (ends_.empty()) {
     throw lb::Error(LB_INVALID_ARGUMENT,
-                    files_.empty() ? "no files to read" : "no rows in '" + files_.front() +
-                        "'" + (files_.size() > 1 ? " and the other files" : ""));
+                    files_.empty() ? "no files to read"
+                                   : "no rows in '" + files_.front() + "'" +
+                                         (files_.size() > 1 ? " and the other files" : ""));
   }
 }
 
@@ -406,9 +411,8 @@ std::shared_ptr<const RowGroup> SampleFiles::load(size_t group) {
   if (index >= footer->group_rows.size() || footer->group_rows[index] != expected) {
     fail(path, "it has changed since the data set was opened");
   }
-  const auto table = guarded(path, [&] {
-    return value_of(open_file(path)->ReadRowGroup(place.index, leaves), path);
-  });
+  const auto table = guarded(
+      path, [&] { return value_of(open_file(path)->ReadRowGroup(place.index, leaves), path); });
   const auto column = [&](const std::string& name) { return table->GetColumnByName(name); };
   auto loaded = std::make_shared<RowGroup>();
   for (const auto& name : columns_.tensors) {
@@ -440,11 +444,11 @@ std::shared_ptr<const RowGroup> SampleFiles::load(size_t group) {
 
 Sample SampleFiles::read(int64_t row) {
   if (row < 0 || row >= rows()) {
-    throw lb::Error(LB_OUT_OF_RANGE, "row " + std::to_string(row) + " of a data set with " +
-                                         std::to_string(rows()));
+    throw lb::Error(LB_OUT_OF_RANGE,
+                    "row " + std::to_string(row) + " of a data set with " + std::to_string(rows()));
   }
-  const auto group = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) -
-                                         ends_.begin());
+  const auto group =
+      static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin());
   const auto loaded = load(group);
   const auto& place = groups_[group];
   const int64_t at = row - place.begin;
@@ -466,8 +470,8 @@ Sample SampleFiles::read(int64_t row) {
     }
     const auto width = width_of(dtype);
     if (width == 0) {
-      fail_at(name + "_dtype", "'" + std::string(dtype) +
-                                   "' is none of float32, float64, float16, bfloat16");
+      fail_at(name + "_dtype",
+              "'" + std::string(dtype) + "' is none of float32, float64, float16, bfloat16");
     }
     const auto count = elements(values.sizes);
     if (values.sizes.empty() || count < 0) {
@@ -487,7 +491,8 @@ Sample SampleFiles::read(int64_t row) {
     } else if (dtype == "bfloat16") {
       values.owner = convert<uint16_t>(bytes, from_bfloat16, values.data);
     } else if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(float) != 0) {
-      values.owner = convert<float>(bytes, [](float value) { return value; }, values.data);
+      values.owner = convert<float>(
+          bytes, [](float value) { return value; }, values.data);
     } else {
       values.data = reinterpret_cast<const float*>(bytes.data());
       values.owner = loaded;
@@ -499,9 +504,8 @@ Sample SampleFiles::read(int64_t row) {
   }
   for (const auto& column : loaded->optional_texts) {
     const auto found = column == nullptr ? Cell{nullptr, 0} : cell(*column, at);
-    sample.optional_texts.push_back(found.chunk == nullptr
-                                        ? std::nullopt
-                                        : std::optional<std::string>(bytes_of(found)));
+    sample.optional_texts.push_back(
+        found.chunk == nullptr ? std::nullopt : std::optional<std::string>(bytes_of(found)));
   }
   return sample;
 }

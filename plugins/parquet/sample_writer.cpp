@@ -55,8 +55,8 @@ struct Triple {
     if (length > arrow::kBinaryMemoryLimit) {
       return arrow::Status::Invalid("a tensor of ", length, " bytes is too large for a column");
     }
-    ARROW_RETURN_NOT_OK(bytes.Append(reinterpret_cast<const uint8_t*>(block.data),
-                                     static_cast<int32_t>(length)));
+    ARROW_RETURN_NOT_OK(
+        bytes.Append(reinterpret_cast<const uint8_t*>(block.data), static_cast<int32_t>(length)));
     ARROW_RETURN_NOT_OK(shape.Append());
     ARROW_RETURN_NOT_OK(sizes->AppendValues(block.sizes));
     return dtype.Append("float32");
@@ -107,10 +107,10 @@ class SampleWriter::OpenFile {
   OpenFile(std::string path, const Layout& layout)
       : path_(std::move(path)), temporary_(path_ + ".tmp"), layout_(layout), schema_(schema()) {
     sink_ = written_value(arrow::io::FileOutputStream::Open(temporary_), temporary_);
-    writer_ = written_value(
-        parquet::arrow::FileWriter::Open(*schema_, arrow::default_memory_pool(), sink_,
-                                         properties(layout.is_compressed)),
-        temporary_);
+    writer_ =
+        written_value(parquet::arrow::FileWriter::Open(*schema_, arrow::default_memory_pool(),
+                                                       sink_, properties(layout.is_compressed)),
+                      temporary_);
   }
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
@@ -137,8 +137,8 @@ class SampleWriter::OpenFile {
   void finish() {
     write_group();
     check_written(writer_->AddKeyValueMetadata(
-              arrow::key_value_metadata({kFingerprintKey}, {layout_.fingerprint})),
-          temporary_);
+                      arrow::key_value_metadata({kFingerprintKey}, {layout_.fingerprint})),
+                  temporary_);
     check_written(writer_->Close(), temporary_);
     check_written(sink_->Close(), temporary_);
     std::error_code fault;
@@ -169,8 +169,7 @@ class SampleWriter::OpenFile {
       return;
     }
     arrow::ArrayVector columns;
-    for (arrow::ArrayBuilder* builder :
-         std::initializer_list<arrow::ArrayBuilder*>{
+    for (arrow::ArrayBuilder* builder : std::initializer_list<arrow::ArrayBuilder*>{
              &id_, &latent_.bytes, &latent_.shape, &latent_.dtype, &text_.bytes, &text_.shape,
              &text_.dtype, &file_name_, &caption_, &media_type_, &width_, &height_, &num_frames_,
              &duration_, &fps_}) {

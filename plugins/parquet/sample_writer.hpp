@@ -61,7 +61,7 @@ class SampleWriter {
 
 // What is in a folder already.
 struct Stored {
-  int64_t rows = 0;            // in files with the fingerprint
+  int64_t rows = 0;                  // in files with the fingerprint
   std::vector<std::string> foreign;  // files below the folder without it, or not readable
 };
 Stored find_stored(const std::string& folder, const std::string& fingerprint);

@@ -20,7 +20,8 @@ std::string text_of(const std::vector<int64_t>& sizes) {
 }
 
 // Latents have one shape; of the text, only the number of tokens varies.
-bool is_alike(const std::string& entry, const std::vector<int64_t>& sizes,
+bool is_alike(const std::string& entry,
+              const std::vector<int64_t>& sizes,
               const std::vector<int64_t>& first) {
   return entry == kContext ? sizes.size() == 2 && sizes[1] == first[1] : sizes == first;
 }

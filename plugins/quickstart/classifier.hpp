@@ -10,9 +10,8 @@ namespace quickstart {
 // entropy of its logits against the label of the clip. Metrics: loss, accuracy.
 class Classifier : public lb::Method {
  public:
-  static constexpr lb_role roles[] = {
-      {"judge", "The classifier; gives frame_logits for pixels.", "limbeck.reward/1",
-       lb::kTrained, 0}};
+  static constexpr lb_role roles[] = {{"judge", "The classifier; gives frame_logits for pixels.",
+                                       "limbeck.reward/1", lb::kTrained, 0}};
   // The loss has no use for captions; naming them keeps them in the rows that callbacks take.
   static constexpr const char* reads[] = {"pixels", "label", "caption?"};
 
@@ -23,8 +22,8 @@ class Classifier : public lb::Method {
     template <class V>
     void visit(V& v) {
       v("noise", noise, "Standard deviation of the noise added to pixels.", "[0, inf)");
-      v("label_smoothing", label_smoothing,
-        "Share of the target that is spread over all classes.", "[0, 1)");
+      v("label_smoothing", label_smoothing, "Share of the target that is spread over all classes.",
+        "[0, 1)");
     }
   };
 

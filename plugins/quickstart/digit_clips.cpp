@@ -8,9 +8,8 @@ DigitClips::DigitClips(const Options& options, const lb_source&)
              options.split == "train" ? Split::kTrain : Split::kHeldOut) {}
 
 std::vector<lb::Field> DigitClips::fields() {
-  return {{"pixels", {1, kFrames, kHeight, kWidth}},
-          lb::Field::text("caption"),
-          {"label", {}, LB_I64}};
+  return {
+      {"pixels", {1, kFrames, kHeight, kWidth}}, lb::Field::text("caption"), {"label", {}, LB_I64}};
 }
 
 void DigitClips::read(int64_t index, lb::Batch& sample) {

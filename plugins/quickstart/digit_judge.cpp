@@ -10,10 +10,10 @@ namespace quickstart {
 
 DigitJudge::Layer DigitJudge::layer(const lb::Builder& builder, const char* name, lb::Ints sizes) {
   const bool is_matrix = sizes.size() == 2;
-  return {builder.param(LB_ROOT, std::string(name) + ".weight", sizes, "kaiming_uniform",
-                        is_matrix ? uint32_t{LB_PARAM_LINEAR} : 0U),
-          builder.param(LB_ROOT, std::string(name) + ".bias", {sizes[0]}, "zeros",
-                        LB_PARAM_NO_DECAY)};
+  return {
+      builder.param(LB_ROOT, std::string(name) + ".weight", sizes, "kaiming_uniform",
+                    is_matrix ? uint32_t{LB_PARAM_LINEAR} : 0U),
+      builder.param(LB_ROOT, std::string(name) + ".bias", {sizes[0]}, "zeros", LB_PARAM_NO_DECAY)};
 }
 
 DigitJudge::DigitJudge(const Options& options, const lb::Builder& builder) : options_(options) {
@@ -24,8 +24,8 @@ DigitJudge::DigitJudge(const Options& options, const lb::Builder& builder) : opt
   }
   conv1_ = layer(builder, "conv1", {16, 1, 3, 3});
   conv2_ = layer(builder, "conv2", {32, 16, 3, 3});
-  hidden_ = layer(builder, "hidden",
-                  {kJudgeFeatures, 32 * (options.height / 2) * (options.width / 2)});
+  hidden_ =
+      layer(builder, "hidden", {kJudgeFeatures, 32 * (options.height / 2) * (options.width / 2)});
   logits_ = layer(builder, "logits", {kClasses, kJudgeFeatures});
 }
 
@@ -55,8 +55,8 @@ void DigitJudge::forward(const lb::Units& units, const lb::Batch& in, lb::Batch&
        logits = logits_](const lb::Call& call) -> std::vector<lb::Tensor> {
         auto x = lb::relu(lb::conv2d(call.in(0), call.param(conv1.weight), call.param(conv1.bias),
                                      {1, 1}, {1, 1}));
-        x = lb::relu(lb::conv2d(x, call.param(conv2.weight), call.param(conv2.bias), {2, 2},
-                                {1, 1}));
+        x = lb::relu(
+            lb::conv2d(x, call.param(conv2.weight), call.param(conv2.bias), {2, 2}, {1, 1}));
         const auto features = lb::relu(call.linear(hidden.weight, hidden.bias, x.flatten(1)));
         return {features, call.linear(logits.weight, logits.bias, features)};
       });

@@ -26,8 +26,7 @@ class Line {
     const auto word = rest_.substr(0, comma);
     int value = -1;
     const auto [end, fault] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (fault != std::errc() || end != word.data() + word.size() || value < 0 ||
-        value > highest) {
+    if (fault != std::errc() || end != word.data() + word.size() || value < 0 || value > highest) {
       fail("field " + std::to_string(field) + " is '" + std::string(word) +
            "', not an integer from 0 to " + std::to_string(highest));
     }
@@ -132,9 +131,8 @@ Clips::Clips(const std::vector<Digit>& all, Split split)
     : digits_(select(all, split)),
       per_image_(split == Split::kTrain ? kTrainClipsPerImage : kHeldOutClipsPerImage),
       // Held-out clips go on after two clips of every training image.
-      first_hash_(split == Split::kTrain
-                      ? 0
-                      : kHeldOutClipsPerImage * (all.size() - digits_.size())) {}
+      first_hash_(split == Split::kTrain ? 0
+                                         : kHeldOutClipsPerImage * (all.size() - digits_.size())) {}
 
 std::array<int, kFrames> Clips::positions(int64_t clip) const {
   return slide(splitmix64(first_hash_ + static_cast<uint64_t>(clip)));

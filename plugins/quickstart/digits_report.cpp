@@ -85,8 +85,8 @@ std::vector<int64_t> DigitsReport::labels() const {
 lb::Tensor DigitsReport::sample(const lb::Event& event, const Sampler& sampler) {
   const auto models = event.models();
   const bool is_guided = sampler.guidance != 1;
-  const uint32_t flags = models.has(kStudent, "limbeck.averaged/1") ? LB_RUN_AVERAGED
-                                                                    : LB_RUN_NO_GRAD;
+  const uint32_t flags =
+      models.has(kStudent, "limbeck.averaged/1") ? LB_RUN_AVERAGED : LB_RUN_NO_GRAD;
   const auto levels = noise_levels(sampler.steps, event.facts().number("pipeline.flow_shift", 1));
   const double time_scale = models.facts(kStudent).number("time_scale", 1000);
 
@@ -150,9 +150,8 @@ DigitsReport::Measures DigitsReport::measure(const lb::Event& event, const lb::T
   const auto wanted = labels();
   const auto verdict = judge(models, kJudge, pixels, wanted);
   const auto clips = clip_set(pixels);
-  return {verdict.frame_accuracy, verdict.clip_accuracy,
-          frechet_distance(verdict.features, *real_), rigid_motion(clips),
-          diversity(clips, wanted)};
+  return {verdict.frame_accuracy, verdict.clip_accuracy, frechet_distance(verdict.features, *real_),
+          rigid_motion(clips), diversity(clips, wanted)};
 }
 
 void DigitsReport::validate(const lb::Event& event) {

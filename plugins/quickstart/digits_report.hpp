@@ -30,12 +30,11 @@ class DigitsReport : public lb::Callback {
   static constexpr lb_role needs[] = {
       {"student", "The network that is sampled.", "limbeck.video-dit/1", lb::kFrozen, 0},
       {"vae", "Decodes clips.", "limbeck.vae/1", lb::kFrozen, 0},
-      {"text_encoder", "Encodes \"digit 0\" to \"digit 9\".", "limbeck.text-encoder/1",
-       lb::kFrozen, 0},
+      {"text_encoder", "Encodes \"digit 0\" to \"digit 9\".", "limbeck.text-encoder/1", lb::kFrozen,
+       0},
       {"judge", "Names the digit of a frame.", "limbeck.reward/1", lb::kFrozen, 0}};
-  static constexpr uint64_t events =
-      (uint64_t{1} << LB_ON_START) | (uint64_t{1} << LB_ON_STEP) |
-      (uint64_t{1} << LB_ON_VALIDATE) | (uint64_t{1} << LB_ON_END);
+  static constexpr uint64_t events = (uint64_t{1} << LB_ON_START) | (uint64_t{1} << LB_ON_STEP) |
+                                     (uint64_t{1} << LB_ON_VALIDATE) | (uint64_t{1} << LB_ON_END);
 
   struct Options {
     std::string file;

@@ -26,8 +26,7 @@ lb::Tensor clip_tensor(const Clips& clips, const std::vector<int64_t>& indices) 
   for (size_t i = 0; i < indices.size(); ++i) {
     clips.draw(indices[i], pixels.data() + i * kClipPixels);
   }
-  return lb::tensor(pixels,
-                    {static_cast<int64_t>(indices.size()), 1, kFrames, kHeight, kWidth});
+  return lb::tensor(pixels, {static_cast<int64_t>(indices.size()), 1, kFrames, kHeight, kWidth});
 }
 
 std::vector<int64_t> first_clips(const Clips& clips, int64_t images) {
@@ -44,11 +43,13 @@ std::vector<int64_t> first_clips(const Clips& clips, int64_t images) {
   return chosen;
 }
 
-Verdict judge(const lb::Models& models, uint32_t role, const lb::Tensor& pixels,
+Verdict judge(const lb::Models& models,
+              uint32_t role,
+              const lb::Tensor& pixels,
               const std::vector<int64_t>& labels) {
   if (labels.empty() || pixels.size(0) != static_cast<int64_t>(labels.size())) {
-    throw lb::Error(LB_INTERNAL, std::to_string(labels.size()) + " labels for clips of shape " +
-                                     pixels.shape());
+    throw lb::Error(LB_INTERNAL,
+                    std::to_string(labels.size()) + " labels for clips of shape " + pixels.shape());
   }
   lb::Batch in;
   in.set("pixels", pixels);

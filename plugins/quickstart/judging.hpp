@@ -27,7 +27,9 @@ struct Verdict {
 
 // Runs the judge, `role` of the component that is called, without history on `pixels`
 // [n, 1, F, h, w] that should show `labels`.
-Verdict judge(const lb::Models& models, uint32_t role, const lb::Tensor& pixels,
+Verdict judge(const lb::Models& models,
+              uint32_t role,
+              const lb::Tensor& pixels,
               const std::vector<int64_t>& labels);
 
 // The verdict on all clips of a set.

@@ -119,8 +119,8 @@ Spectrum spectrum(Square matrix) {
           continue;
         }
         const double theta = (matrix(q, q) - matrix(p, p)) / (2 * matrix(p, q));
-        const double tangent = std::copysign(1.0, theta) /
-                               (std::abs(theta) + std::hypot(theta, 1.0));
+        const double tangent =
+            std::copysign(1.0, theta) / (std::abs(theta) + std::hypot(theta, 1.0));
         const double cosine = 1 / std::hypot(tangent, 1.0);
         const double sine = tangent * cosine;
         for (int64_t k = 0; k < n; ++k) {
@@ -165,8 +165,8 @@ Square square_root(const Square& covariance) {
   return root;
 }
 
-double similarity(const ClipSet& clips, const float* from, const float* to, int64_t down,
-                  int64_t right) {
+double similarity(
+    const ClipSet& clips, const float* from, const float* to, int64_t down, int64_t right) {
   double product = 0;
   double from_norm = 0;
   double to_norm = 0;
@@ -174,8 +174,8 @@ double similarity(const ClipSet& clips, const float* from, const float* to, int6
     for (int64_t x = 0; x < clips.width; ++x) {
       const auto source_y = y - down;
       const auto source_x = x - right;
-      const bool is_inside = source_y >= 0 && source_y < clips.height && source_x >= 0 &&
-                             source_x < clips.width;
+      const bool is_inside =
+          source_y >= 0 && source_y < clips.height && source_x >= 0 && source_x < clips.width;
       const double a = is_inside ? double{from[source_y * clips.width + source_x]} + 1 : 0;
       const double b = double{to[y * clips.width + x]} + 1;
       product += a * b;

@@ -18,9 +18,8 @@ std::string shortest(double value) {
 // Four significant digits.
 std::string rounded(double value) {
   char digits[64];
-  return {digits, std::to_chars(digits, digits + sizeof(digits), value,
-                                std::chars_format::general, 4)
-                      .ptr};
+  return {digits,
+          std::to_chars(digits, digits + sizeof(digits), value, std::chars_format::general, 4).ptr};
 }
 
 std::string band_text(const Value& value) {

@@ -26,11 +26,11 @@ void add_axis(std::vector<double>& row, int64_t channels, int64_t position) {
 lb::Tensor RotaryTables::get(const Geometry& geometry, lb_dtype dtype) {
   for (const auto length : {geometry.frames, geometry.rows, geometry.columns}) {
     if (length > max_positions_) {
-      throw lb::Error(LB_INVALID_ARGUMENT,
-                      "a clip of " + std::to_string(geometry.frames) + " x " +
-                          std::to_string(geometry.rows) + " x " + std::to_string(geometry.columns) +
-                          " tokens is longer than rope_max_seq_len = " +
-                          std::to_string(max_positions_));
+      throw lb::Error(
+          LB_INVALID_ARGUMENT,
+          "a clip of " + std::to_string(geometry.frames) + " x " + std::to_string(geometry.rows) +
+              " x " + std::to_string(geometry.columns) +
+              " tokens is longer than rope_max_seq_len = " + std::to_string(max_positions_));
     }
   }
   auto& table = tables_[{geometry.frames, geometry.rows, geometry.columns, dtype}];

@@ -58,8 +58,8 @@ lb::Tensor attention(const lb::Call& call,
     return all.unflatten(2, {dimensions.heads, dimensions.head_dim});
   };
   const auto normed = [&](const lb::Tensor& all, lb::Param weight) {
-    const auto split = heads(
-        lb::rms_norm(all, {dimensions.width}, call.param(weight), dimensions.eps));
+    const auto split =
+        heads(lb::rms_norm(all, {dimensions.width}, call.param(weight), dimensions.eps));
     return table.defined() ? rotate(split, table) : split;
   };
   const auto q = normed(params.to_q(call, x), params.norm_q);
@@ -84,13 +84,12 @@ lb::Tensor block(const lb::Call& call,
   const auto wide = table.dtype();
 
   const auto modulation = (call.param(params.table) + time.to(wide)).chunk(6, -2);
-  const auto& [shift_1, scale_1, gate_1, shift_2, scale_2, gate_2] =
-      std::tie(modulation[0], modulation[1], modulation[2], modulation[3], modulation[4],
-               modulation[5]);
+  const auto& [shift_1, scale_1, gate_1, shift_2, scale_2, gate_2] = std::tie(
+      modulation[0], modulation[1], modulation[2], modulation[3], modulation[4], modulation[5]);
 
   auto u = modulated_norm(call.in(0), shift_1, scale_1, dimensions.eps);
-  auto x = gated_sum(call.in(0), attention(call, params.self, dimensions, self, u, u, table),
-                     gate_1);
+  auto x =
+      gated_sum(call.in(0), attention(call, params.self, dimensions, self, u, u, table), gate_1);
 
   if (params.norm2_weight != LB_NO_PARAM) {
     u = lb::layer_norm(x.to(wide), {dimensions.width}, call.param(params.norm2_weight),
@@ -115,8 +114,7 @@ std::vector<lb::Tensor> embed(const lb::Call& call, const RootParams& params) {
   // A convolution whose stride is its kernel is one product with the flattened kernel.
   const auto kernel = call.param(params.patch.weight).flatten(1, -1);
   auto x = lb::linear(patches, kernel, call.param(params.patch.bias));
-  auto temb =
-      params.time_2(call, lb::silu(params.time_1(call, call.in(1)))).to(compute);
+  auto temb = params.time_2(call, lb::silu(params.time_1(call, call.in(1)))).to(compute);
   auto tproj = params.time_proj(call, lb::silu(temb));
   auto context = params.text_2(call, lb::gelu_tanh(params.text_1(call, text)));
   return {std::move(x), std::move(temb), std::move(tproj), std::move(context)};
@@ -139,9 +137,9 @@ void require(bool holds, const std::string& message) {
 }
 
 void check_options(const Options& options) {
-  require(options.patch_size.size() == 3,
-          "patch_size has " + std::to_string(options.patch_size.size()) +
-              " numbers, expected three: frames, rows and columns");
+  require(options.patch_size.size() == 3, "patch_size has " +
+                                              std::to_string(options.patch_size.size()) +
+                                              " numbers, expected three: frames, rows and columns");
   for (const auto size : options.patch_size) {
     require(size >= 1, "patch_size has " + std::to_string(size) + ", expected at least 1");
   }
@@ -255,18 +253,12 @@ constexpr Renaming kRootNames[] = {
     {"head.modulation", "scale_shift_table"},
     {"patch_embedding.", "patch_embedding."}};
 // The original's norm3 has weights and stands before cross-attention.
-constexpr Renaming kBlockNames[] = {{"modulation", "scale_shift_table"},
-                                    {"self_attn.", "attn1."},
-                                    {"cross_attn.", "attn2."},
-                                    {"norm3.", "norm2."},
-                                    {"ffn.0.", "ffn.net.0.proj."},
-                                    {"ffn.2.", "ffn.net.2."}};
-constexpr Renaming kAttentionNames[] = {{"q.", "to_q."},
-                                        {"k.", "to_k."},
-                                        {"v.", "to_v."},
-                                        {"o.", "to_out.0."},
-                                        {"norm_q.", "norm_q."},
-                                        {"norm_k.", "norm_k."}};
+constexpr Renaming kBlockNames[] = {{"modulation", "scale_shift_table"}, {"self_attn.", "attn1."},
+                                    {"cross_attn.", "attn2."},           {"norm3.", "norm2."},
+                                    {"ffn.0.", "ffn.net.0.proj."},       {"ffn.2.", "ffn.net.2."}};
+constexpr Renaming kAttentionNames[] = {{"q.", "to_q."},        {"k.", "to_k."},
+                                        {"v.", "to_v."},        {"o.", "to_out.0."},
+                                        {"norm_q.", "norm_q."}, {"norm_k.", "norm_k."}};
 
 // Replaces the first entry of `names` that `key` begins with; empty when there is none.
 template <size_t n>
@@ -367,8 +359,7 @@ void Transformer::forward(const lb::Units& units, const lb::Batch& in, lb::Batch
               std::to_string(tokens) + " tokens");
   const auto text = in["context"];
   const auto words = text.sizes();
-  require(words.size() == 3 && words[0] == samples && words[1] > 0 &&
-              words[2] == options_.text_dim,
+  require(words.size() == 3 && words[0] == samples && words[1] > 0 && words[2] == options_.text_dim,
           "'context' has shape " + text.shape() + ", expected [" + std::to_string(samples) +
               ", tokens, " + std::to_string(options_.text_dim) + "]");
 

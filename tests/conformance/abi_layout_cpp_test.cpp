@@ -8,7 +8,8 @@
 
 #include <doctest/doctest.h>
 
-TEST_CASE("abi: function types are noexcept in plugins, so that an unguarded function does not fit") {
+TEST_CASE(
+    "abi: function types are noexcept in plugins, so that an unguarded function does not fit") {
   using Loss = decltype(lb_method_vtable::loss);
   using Throwing = lb_status* (*)(void*, const lb_step*, lb_tensor**);
   using Guarded = lb_status* (*)(void*, const lb_step*, lb_tensor**) noexcept;

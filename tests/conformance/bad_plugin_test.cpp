@@ -112,11 +112,9 @@ TEST_CASE("plugins: what a file says about itself is checked before any code of 
 }
 
 TEST_CASE("plugins: the description of a plugin is checked") {
-  CHECK(refusal_of_fixture("bad_minor") ==
-        "it needs ABI 1.9 or later, this limbeck has ABI 1.0");
+  CHECK(refusal_of_fixture("bad_minor") == "it needs ABI 1.9 or later, this limbeck has ABI 1.0");
   CHECK(refusal_of_fixture("bad_no_symbol") == "it exports no function 'limbeck_plugin_v1'");
-  CHECK(refusal_of_fixture("bad_returns_null") ==
-        "its function 'limbeck_plugin_v1' returned NULL");
+  CHECK(refusal_of_fixture("bad_returns_null") == "its function 'limbeck_plugin_v1' returned NULL");
   CHECK(refusal_of_fixture("bad_short_struct") ==
         "its lb_plugin has struct_size 40, expected at least 72");
   CHECK(refusal_of_fixture("bad_note_id") ==
@@ -135,8 +133,7 @@ TEST_CASE("plugins: every component is checked") {
         "limbeck.model/1, limbeck.text-encoder/1, limbeck.vae/1, limbeck.reward/1, "
         "limbeck.attention/1, limbeck.method/1, limbeck.prepare/1, limbeck.loss/1, "
         "limbeck.callback/1, limbeck.dataset/1, limbeck.tracker/1");
-  CHECK(refusal_of_fixture("bad_null_vtable") ==
-        "component 'bad_null_vtable': its vtable is NULL");
+  CHECK(refusal_of_fixture("bad_null_vtable") == "component 'bad_null_vtable': its vtable is NULL");
   CHECK(refusal_of_fixture("bad_short_vtable") ==
         "component 'bad_short_vtable': its vtable has struct_size 48, expected 72 or, from a "
         "later header, a little more");
@@ -153,9 +150,10 @@ TEST_CASE("plugins: the options of every component are checked") {
   CHECK(refusal_of_fixture("bad_range") ==
         "component 'bad_range': option 'rate': its range '0..1' is not an interval like '(0, 1]' "
         "or '[1, inf)'");
-  CHECK(refusal_of_fixture("bad_host_key")
-            .starts_with("component 'bad_host_key': option 'every_steps' has the name of a key that "
-                         "limbeck itself reads in this table; rename it (taken: type, roles, "));
+  CHECK(
+      refusal_of_fixture("bad_host_key")
+          .starts_with("component 'bad_host_key': option 'every_steps' has the name of a key that "
+                       "limbeck itself reads in this table; rename it (taken: type, roles, "));
 }
 
 TEST_CASE("plugins: the dynamic linker's own words are kept") {
@@ -171,16 +169,15 @@ TEST_CASE("plugins: what is no library is told apart") {
             .starts_with("it is cut off: "));
   CHECK(refusal_of(scratch.file("text.so", "this is a text, not a library")) ==
         "it is not a shared library: it does not begin with the four bytes of ELF");
-  CHECK(refusal_of(scratch.file("empty.so", "")) ==
-        "it is not a shared library: it has 0 bytes");
+  CHECK(refusal_of(scratch.file("empty.so", "")) == "it is not a shared library: it has 0 bytes");
   fs::create_directory(scratch.path() / "folder.so");
   CHECK(refusal_of(scratch.path() / "folder.so") == "it is a folder, expected a '.so' file");
   const fs::path pipe = scratch.path() / "pipe.so";
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   CHECK(refusal_of(pipe) == "it is not a regular file");
   const fs::path missing = scratch.path() / "missing.so";
-  CHECK(refusal_of(missing) == cat("plugin '", missing.string(), "' was not found; tried ",
-                                   missing.string()));
+  CHECK(refusal_of(missing) ==
+        cat("plugin '", missing.string(), "' was not found; tried ", missing.string()));
 }
 
 TEST_CASE("plugins: a name is looked for in every folder of the path, and told with the nearest") {
@@ -212,8 +209,9 @@ TEST_CASE("plugins: two with one name for one kind, or with one id, do not both 
       registry, scratch.file("copy.so", limbeck::read_file(kFolder / "good_callback.so")).string());
 
   const auto last = [](const auto& items) { return items.empty() ? "" : items.back().message; };
-  CHECK(last(twin).ends_with("it offers 'good_callback' of kind limbeck.callback/1, as plugin "
-                             "'good_callback' (org.limbeck.test.good_callback 1.0.0) does"));
+  CHECK(
+      last(twin).ends_with("it offers 'good_callback' of kind limbeck.callback/1, as plugin "
+                           "'good_callback' (org.limbeck.test.good_callback 1.0.0) does"));
   CHECK(last(copy).ends_with(
       cat("a plugin with the id org.limbeck.test.good_callback is already loaded, from ",
           (kFolder / "good_callback.so").string())));
@@ -260,8 +258,7 @@ TEST_CASE("plugins: a pinned hash is checked") {
 
 TEST_CASE("plugins: a file that others can write is a warning") {
   const Scratch scratch;
-  const fs::path path =
-      scratch.file("open.so", limbeck::read_file(kFolder / "good_callback.so"));
+  const fs::path path = scratch.file("open.so", limbeck::read_file(kFolder / "good_callback.so"));
   fs::permissions(path, fs::perms(0666));
   Registry registry;
 

@@ -46,8 +46,8 @@ TEST_CASE("command line: a usage error has exit code 64 and the nearest command"
 }
 
 TEST_CASE("command line: the executable does not link libtorch") {
-  FILE* pipe = popen("readelf -d " LIMBECK_BINARY_DIR
-                     "/bin/limbeck " LIMBECK_BINARY_DIR "/lib/liblimbeck_base.so",
+  FILE* pipe = popen("readelf -d " LIMBECK_BINARY_DIR "/bin/limbeck " LIMBECK_BINARY_DIR
+                     "/lib/liblimbeck_base.so",
                      "r");
   REQUIRE(pipe != nullptr);
   std::array<char, 16384> buffer{};
@@ -72,7 +72,7 @@ TEST_CASE("command line: plugin list shows what a plugin offers") {
 
 TEST_CASE("command line: plugin list says what it could not load, with exit code 3") {
   const auto result = run_program("plugin list " LIMBECK_TEST_PLUGIN_DIR
-                              "/good_callback.so " LIMBECK_TEST_PLUGIN_DIR "/bad_minor.so");
+                                  "/good_callback.so " LIMBECK_TEST_PLUGIN_DIR "/bad_minor.so");
 
   CHECK(result.code == 3);
   CHECK(result.text.find("good_callback  1.0.0") != std::string::npos);

@@ -82,8 +82,8 @@ TEST_CASE("determinism: two data workers have the bits of none") {
 }
 
 TEST_CASE("determinism: a batch of 16 equals two micro-steps of 8") {
-  const auto cut = train({"training.data.train_batch_size=8",
-                          "training.loop.gradient_accumulation_steps=2"});
+  const auto cut =
+      train({"training.data.train_batch_size=8", "training.loop.gradient_accumulation_steps=2"});
   CHECK(worst_relative(cut.losses, reference().losses) < 1e-6);
   CHECK(worst_relative(cut.norms, reference().norms) < 1e-6);
 

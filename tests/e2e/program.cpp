@@ -65,8 +65,7 @@ Outcome finish(const Child& child, const std::string& wait_for, int signal) {
   int status = 0;
   waitpid(child.pid, &status, 0);
   outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return outcome;
 }
 
@@ -126,10 +125,10 @@ const std::filesystem::path& clips() {
   static const TempFolder folder;
   static const std::filesystem::path path = [] {
     const auto data = folder / "data";
-    const auto outcome = run_limbeck(
-        {"train", "configs/quickstart-judge.toml", "--set", "training.loop.max_train_steps=1",
-         "--override-output-dir", folder / "judge", "--set",
-         "callbacks.parquet_writer.data_path=\"" + data + "\""});
+    const auto outcome =
+        run_limbeck({"train", "configs/quickstart-judge.toml", "--set",
+                     "training.loop.max_train_steps=1", "--override-output-dir", folder / "judge",
+                     "--set", "callbacks.parquet_writer.data_path=\"" + data + "\""});
     if (outcome.exit_code != 0) {
       throw std::runtime_error("cannot make the clips: " + outcome.output);
     }

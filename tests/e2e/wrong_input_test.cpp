@@ -23,11 +23,12 @@ std::string edited(const std::string& from, const std::string& to) {
   return text.replace(at, from.size(), to);
 }
 
-Outcome train(const std::string& manifest, const TempFolder& folder,
+Outcome train(const std::string& manifest,
+              const TempFolder& folder,
               const std::vector<std::string>& settings = {}) {
-  std::vector<std::string> arguments = {"train", manifest, "--override-output-dir",
-                                        folder / "out", "--set",
-                                        "training.data.data_path=\"" + clips().string() + "\""};
+  std::vector<std::string> arguments = {
+      "train",        manifest, "--override-output-dir",
+      folder / "out", "--set",  "training.data.data_path=\"" + clips().string() + "\""};
   for (const auto& setting : settings) {
     arguments.insert(arguments.end(), {"--set", setting});
   }
@@ -110,8 +111,8 @@ TEST_CASE("wrong input: a truncated safetensors file") {
   const auto bytes = read_text(file);
   write_text(file, bytes.substr(0, bytes.size() - 100));
 
-  const auto outcome = train(kManifest, folder,
-                             {"models.student.init_from=\"" + folder / "out/export/student" + "\""});
+  const auto outcome = train(
+      kManifest, folder, {"models.student.init_from=\"" + folder / "out/export/student" + "\""});
   CHECK(outcome.exit_code == 4);
   CHECK(says(outcome, "diffusion_pytorch_model.safetensors"));
   CHECK(says(outcome, "while loading the weights of role 'student'"));
@@ -120,10 +121,10 @@ TEST_CASE("wrong input: a truncated safetensors file") {
 TEST_CASE("wrong input: weights of another shape are listed together") {
   const TempFolder folder;
   REQUIRE(train(kManifest, folder, {"training.loop.max_train_steps=1"}).exit_code == 0);
-  const auto outcome = train(kManifest, folder,
-                             {"models.student.init_from=\"" + folder / "out/export/student" + "\"",
-                              "models.student.config.num_layers=3",
-                              "models.student.config.ffn_dim=64"});
+  const auto outcome =
+      train(kManifest, folder,
+            {"models.student.init_from=\"" + folder / "out/export/student" + "\"",
+             "models.student.config.num_layers=3", "models.student.config.ffn_dim=64"});
   CHECK(outcome.exit_code == 4);
   CHECK(says(outcome, "blocks.2."));
   CHECK(says(outcome, "[64, 24]"));
@@ -147,8 +148,7 @@ TEST_CASE("wrong input: an export starts a new run with the same weights") {
 
 TEST_CASE("wrong input: a loss that is not finite stops before weights move") {
   const TempFolder folder;
-  const auto outcome =
-      train(kManifest, folder, {"training.optimizer.learning_rate=1e30"});
+  const auto outcome = train(kManifest, folder, {"training.optimizer.learning_rate=1e30"});
   CHECK(outcome.exit_code == 5);
   CHECK(says(outcome, "is not finite"));
   CHECK(says(outcome, "samples (rows)"));
@@ -157,11 +157,11 @@ TEST_CASE("wrong input: a loss that is not finite stops before weights move") {
 
 TEST_CASE("stop: SIGTERM ends after the step in hand and exports the weights") {
   const TempFolder folder;
-  const auto outcome = signal_limbeck(
-      {"train", kManifest, "--override-output-dir", folder / "out", "--set",
-       "training.data.data_path=\"" + clips().string() + "\"", "--set",
-       "training.loop.max_train_steps=100000"},
-      "step 3/", SIGTERM);
+  const auto outcome =
+      signal_limbeck({"train", kManifest, "--override-output-dir", folder / "out", "--set",
+                      "training.data.data_path=\"" + clips().string() + "\"", "--set",
+                      "training.loop.max_train_steps=100000"},
+                     "step 3/", SIGTERM);
   CHECK(outcome.exit_code == 130);
   CHECK(says(outcome, "cannot resume"));
   CHECK(std::filesystem::exists(folder / "out/export/student/transformer/config.json"));

@@ -48,42 +48,38 @@ struct Case {
 };
 
 const Case& tiny() {
-  static const Case tiny{
-      .name = "tiny",
-      .heads = 4,
-      .head_dim = 16,
-      .layers = 2,
-      .ffn_dim = 256,
-      .text_len = 32,
-      .text_dim = 64,
-      .latents = {16, 4, 12, 12},
-      .batch = 2,
-      .losses = {3.0994319915771484, 3.068476676940918, 3.1042869091033936},
-      .norms = {2.9524004459381104, 2.846717596054077, 2.829029083251953}};
+  static const Case tiny{.name = "tiny",
+                         .heads = 4,
+                         .head_dim = 16,
+                         .layers = 2,
+                         .ffn_dim = 256,
+                         .text_len = 32,
+                         .text_dim = 64,
+                         .latents = {16, 4, 12, 12},
+                         .batch = 2,
+                         .losses = {3.0994319915771484, 3.068476676940918, 3.1042869091033936},
+                         .norms = {2.9524004459381104, 2.846717596054077, 2.829029083251953}};
   return tiny;
 }
 
 const Case& quick() {
-  static const Case quick{
-      .name = "quick",
-      .heads = 4,
-      .head_dim = 24,
-      .layers = 4,
-      .ffn_dim = 384,
-      .text_len = 4,
-      .text_dim = 32,
-      .latents = {4, 6, 4, 8},
-      .batch = 16,
-      .losses = {3.1912050247192383, 3.1173512935638428, 3.1121127605438232},
-      .norms = {4.464059352874756, 3.8815078735351562, 3.9760823249816895}};
+  static const Case quick{.name = "quick",
+                          .heads = 4,
+                          .head_dim = 24,
+                          .layers = 4,
+                          .ffn_dim = 384,
+                          .text_len = 4,
+                          .text_dim = 32,
+                          .latents = {4, 6, 4, 8},
+                          .batch = 16,
+                          .losses = {3.1912050247192383, 3.1173512935638428, 3.1121127605438232},
+                          .norms = {4.464059352874756, 3.8815078735351562, 3.9760823249816895}};
   return quick;
 }
 
 // ---- The inputs
 
-std::string text_of(const std::vector<int64_t>& values) {
-  return nlohmann::json(values).dump();
-}
+std::string text_of(const std::vector<int64_t>& values) { return nlohmann::json(values).dump(); }
 
 // Shapes of all parameters, by name in ASCII order.
 std::map<std::string, std::vector<int64_t>> parameters(const Case& of) {
@@ -185,7 +181,8 @@ void write_draws(const Case& of, const std::string& path) {
 std::string manifest(const Case& of, const TempFolder& folder) {
   std::ostringstream text;
   text << "plugins = ['wan', 'sft', 'basics', '" LIMBECK_TEST_PLUGIN_DIR "/hash_fill.so']\n"
-       << "[run]\nthreads = 1\nreplay = '" << folder / "draws.safetensors" << "'\n"
+       << "[run]\nthreads = 1\nreplay = '" << folder / "draws.safetensors"
+       << "'\n"
        << "[models.student]\ntype = 'wan'\ninit_from = 'weights'\n"
        << "[[prepare]]\ntype = 'flow_noise'\nweighting_scheme = 'uniform'\n"
        << "[training.data]\ntype = 'hash_fill'\nshuffle = false\n"

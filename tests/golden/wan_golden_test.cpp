@@ -86,8 +86,8 @@ std::shared_ptr<const lb_config> options_of(const Network& network) {
   const auto add = [&](const char* name, auto value) {
     config->table.emplace_back(name, given(std::move(value)));
   };
-  add("patch_size", ConfigValue::List{given(network.patch_frames), given(int64_t{2}),
-                                      given(int64_t{2})});
+  add("patch_size",
+      ConfigValue::List{given(network.patch_frames), given(int64_t{2}), given(int64_t{2})});
   add("num_attention_heads", network.heads);
   add("attention_head_dim", network.head_dim);
   add("in_channels", network.in_channels);
@@ -166,8 +166,8 @@ class Case {
 
   at::Tensor run(at::IntArrayRef latents, const at::Tensor& timestep, int64_t words) {
     x_ = filled(latents, 1000, 1.7).to(type_).requires_grad_(true);
-    const int64_t text_dim = role_.layout().find("condition_embedder.text_embedder.linear_1.weight")
-                                 ->shape[1];
+    const int64_t text_dim =
+        role_.layout().find("condition_embedder.text_embedder.linear_1.weight")->shape[1];
     text_ = filled({latents[0], words, text_dim}, 1001, 1.7).to(type_).requires_grad_(true);
     return run_on(x_, timestep, text_);
   }
@@ -266,19 +266,18 @@ const Statistics kConfigA = {
     28.065371714349922,
     16.196551521806967,
     {1.873547100705043, 1.7347774645868654, -0.47308012699075846, 0.2120752956308108}};
-const Norms kGradientsA = {
-    {"patch_embedding.weight", 49.8117131411},
-    {"condition_embedder.time_embedder.linear_1.weight", 141.733353292},
-    {"condition_embedder.time_proj.bias", 13.0697086381},
-    {"condition_embedder.text_embedder.linear_1.weight", 20.9400702526},
-    {"blocks.0.scale_shift_table", 12.7759172625},
-    {"blocks.0.attn1.to_q.weight", 4.2447794621},
-    {"blocks.0.attn1.norm_k.weight", 0.556710242023},
-    {"blocks.1.attn2.to_v.weight", 19.3200303044},
-    {"blocks.0.norm2.weight", 2.89037807751},
-    {"blocks.1.ffn.net.0.proj.weight", 11.0220930657},
-    {"scale_shift_table", 13.5118630471},
-    {"proj_out.weight", 68.8340795124}};
+const Norms kGradientsA = {{"patch_embedding.weight", 49.8117131411},
+                           {"condition_embedder.time_embedder.linear_1.weight", 141.733353292},
+                           {"condition_embedder.time_proj.bias", 13.0697086381},
+                           {"condition_embedder.text_embedder.linear_1.weight", 20.9400702526},
+                           {"blocks.0.scale_shift_table", 12.7759172625},
+                           {"blocks.0.attn1.to_q.weight", 4.2447794621},
+                           {"blocks.0.attn1.norm_k.weight", 0.556710242023},
+                           {"blocks.1.attn2.to_v.weight", 19.3200303044},
+                           {"blocks.0.norm2.weight", 2.89037807751},
+                           {"blocks.1.ffn.net.0.proj.weight", 11.0220930657},
+                           {"scale_shift_table", 13.5118630471},
+                           {"proj_out.weight", 68.8340795124}};
 
 const std::vector<int64_t> kLatentsA = {2, 4, 3, 4, 6};
 at::Tensor times_a() { return times({17, 903.5}); }
@@ -502,6 +501,6 @@ TEST_CASE("image conditioning and shapes that do not fit are named") {
                        limbeck::Error);
   CHECK_THROWS_WITH_AS(a.run(kLatentsA, times({17, 18, 19}), 7),
                        doctest::Contains("'timestep' has shape [3]"), limbeck::Error);
-  CHECK_THROWS_WITH_AS(a.run({2, 4, 33, 4, 6}, times_a(), 7),
-                       doctest::Contains("rope_max_seq_len"), limbeck::Error);
+  CHECK_THROWS_WITH_AS(a.run({2, 4, 33, 4, 6}, times_a(), 7), doctest::Contains("rope_max_seq_len"),
+                       limbeck::Error);
 }

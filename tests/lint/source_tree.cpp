@@ -12,9 +12,7 @@ namespace limbeck::lint {
 
 namespace fs = std::filesystem;
 
-fs::path root() {
-  return LIMBECK_SOURCE_DIR;
-}
+fs::path root() { return LIMBECK_SOURCE_DIR; }
 
 std::vector<fs::path> files_in(const std::string& folder,
                                const std::vector<std::string>& extensions) {

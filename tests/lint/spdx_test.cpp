@@ -20,7 +20,8 @@ bool begins_with_licence(const std::filesystem::path& file) {
 
 TEST_CASE("licence: every source begins with the SPDX line") {
   std::vector<std::string> faults;
-  for (const char* folder : {"core", "host", "sdk", "plugins", "tests", "bench", "cmake", "scripts"}) {
+  for (const char* folder :
+       {"core", "host", "sdk", "plugins", "tests", "bench", "cmake", "scripts"}) {
     for (const auto& file : limbeck::lint::files_in(
              folder, {".h", ".hpp", ".c", ".cpp", ".cmake", ".txt", ".py", ".sh", ".in"})) {
       const bool is_code = file.extension() != ".txt" || file.filename() == "CMakeLists.txt";

@@ -43,9 +43,7 @@ std::vector<std::string> torch_free_folders() {
 }
 
 // It reads the version macros of libtorch, and links nothing.
-bool is_excepted(const std::string& file) {
-  return file == "core/plugin/torch_tag.cpp";
-}
+bool is_excepted(const std::string& file) { return file == "core/plugin/torch_tag.cpp"; }
 
 // Every compiled file and its command, one after the other.
 std::vector<std::pair<std::string, std::string>> commands() {

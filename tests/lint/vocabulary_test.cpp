@@ -13,9 +13,9 @@ namespace {
 
 const std::set<std::string>& names() {
   static const std::set<std::string> all = {
-      "wan",     "hunyuan", "hunyuanvideo", "ltx",    "cosmos", "mochi",   "dmd",       "dmd2",
-      "sft",     "dfsft",   "tfsft",        "nft",    "grpo",   "anyflow", "fastgen",   "selfforcing",
-      "student", "teacher", "critic",       "causvid"};
+      "wan",     "hunyuan",     "hunyuanvideo", "ltx",     "cosmos", "mochi",  "dmd",
+      "dmd2",    "sft",         "dfsft",        "tfsft",   "nft",    "grpo",   "anyflow",
+      "fastgen", "selfforcing", "student",      "teacher", "critic", "causvid"};
   return all;
 }
 

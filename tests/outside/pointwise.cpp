@@ -30,8 +30,8 @@ class Pointwise : public lb::Network {
     const auto inputs = options.channels + 1 + options.text_dim;
     in_ = builder.param(LB_ROOT, "in.weight", {options.width, inputs}, "xavier_uniform", kLinear);
     in_bias_ = builder.param(LB_ROOT, "in.bias", {options.width}, "zeros", LB_PARAM_NO_DECAY);
-    out_ = builder.param(LB_ROOT, "out.weight", {options.channels, options.width}, "zeros",
-                         kLinear);
+    out_ =
+        builder.param(LB_ROOT, "out.weight", {options.channels, options.width}, "zeros", kLinear);
   }
 
   void describe(lb::Batch& facts) override {
@@ -54,8 +54,7 @@ class Pointwise : public lb::Network {
       return call.linear(out_w, LB_NO_PARAM, native::wrap(at::silu(hidden)));
     };
     const auto velocity = units.run(LB_ROOT, {native::wrap(all)}, body);
-    out.set("velocity",
-            native::wrap(native::of(velocity).transpose(1, 2).reshape(noisy.sizes())));
+    out.set("velocity", native::wrap(native::of(velocity).transpose(1, 2).reshape(noisy.sizes())));
   }
 
  private:

@@ -38,8 +38,11 @@ at::Tensor values(int64_t tokens, double phase) {
 }
 
 // softmax(q k^T / sqrt(d)) v, written out.
-at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const at::Tensor& mask, double scale) {
+at::Tensor reference(const at::Tensor& q,
+                     const at::Tensor& k,
+                     const at::Tensor& v,
+                     const at::Tensor& mask,
+                     double scale) {
   auto scores = at::einsum("bthd,bshd->bhts", {q, k}) * scale;
   if (mask.defined()) {
     scores = scores.masked_fill(mask.logical_not(), -INFINITY);

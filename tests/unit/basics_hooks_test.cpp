@@ -190,7 +190,8 @@ double velocity_loss(const lb::Batch& values, const std::string& weighting) {
 }
 
 // The definition, in double: sum m w e^2 / sum m.
-double expected_loss(const std::vector<double>& weights, const std::function<double(int64_t)>& mask,
+double expected_loss(const std::vector<double>& weights,
+                     const std::function<double(int64_t)>& mask,
                      double numerator_scale = 1.0) {
   const std::vector<double> prediction = wave(kSizes, 0.7).to_vector<double>();
   const std::vector<double> target = wave(kSizes, 1.3).to_vector<double>();
@@ -330,7 +331,8 @@ at::Tensor recorded_noise(int64_t frames) {
   return limbeck::tensor_of(wave({3, 2, frames, 2, 3}, 2.1).raw()).clone();
 }
 
-lb::Batch prepared(const basics::FlowNoise::Options& options, const lb_models* models,
+lb::Batch prepared(const basics::FlowNoise::Options& options,
+                   const lb_models* models,
                    const lb::Batch& facts) {
   lb::Batch batch;
   batch.set("raw_latents", wave(kLatentSizes, 0.9));
@@ -410,9 +412,8 @@ TEST_CASE("flow_noise draws levels by every density") {
   const auto level = [](double z) { return 1.0 / (1.0 + std::exp(0.5 + 2.0 * z)); };
   CHECK(largest_difference(levels("logit_normal", false), {level(0.25), level(0.5), level(0.75)}) <
         1e-6);
-  CHECK_FALSE(
-      largest_difference(levels("logit_normal", false), {level(0.25), level(0.5), level(0.76)}) <
-      1e-6);
+  CHECK_FALSE(largest_difference(levels("logit_normal", false),
+                                 {level(0.25), level(0.5), level(0.76)}) < 1e-6);
 }
 
 TEST_CASE("flow_noise repeats its draws for a step and changes them with the step") {
@@ -434,12 +435,14 @@ TEST_CASE("flow_noise says which latents it cannot use") {
   bind_host();
   lb::Batch facts;
   facts.set("data.num_latent_t", 9.0);
-  CHECK(message_of([&] { prepared({}, nullptr, facts); })
-            .find("samples have 4 latent frames and training.data.num_latent_t asks for 9") == 0);
+  CHECK(message_of([&] {
+          prepared({}, nullptr, facts);
+        }).find("samples have 4 latent frames and training.data.num_latent_t asks for 9") == 0);
   lb::Batch batch;
   batch.set("raw_latents", lb::zeros({2, 3, 4}));
-  CHECK(message_of([&] { basics::FlowNoise({}).prepare(plain_step(lb::Batch()), batch); })
-            .find("'raw_latents' has shape [2, 3, 4]") == 0);
+  CHECK(message_of([&] {
+          basics::FlowNoise({}).prepare(plain_step(lb::Batch()), batch);
+        }).find("'raw_latents' has shape [2, 3, 4]") == 0);
   lb::Batch statistics;
   statistics.set("latents_mean", lb::zeros({16})).set("latents_std", lb::ones({16}));
   const MadeUpModels models({{0, {nullptr, statistics, {}}}});
@@ -483,19 +486,18 @@ TEST_CASE("text_dropout makes the context of chosen samples zero and keeps the m
 TEST_CASE("text_dropout puts the empty prompt in the place of the text") {
   bind_host();
   int calls = 0;
-  const MadeUpModels models(
-      {{0,
-        {[&](const lb::Batch& in, uint32_t flags) {
-           ++calls;
-           CHECK(in.texts("prompt") == std::vector<std::string>{""});
-           CHECK(flags == LB_RUN_NO_GRAD);
-           lb::Batch out;
-           out.set("context", lb::tensor<float>({7, 8, 9, 10}, {1, 2, 2}));
-           out.set("context_mask", lb::ones({1, 2}, LB_MASK));
-           return out;
-         },
-         lb::Batch(),
-         {}}}});
+  const MadeUpModels models({{0,
+                              {[&](const lb::Batch& in, uint32_t flags) {
+                                 ++calls;
+                                 CHECK(in.texts("prompt") == std::vector<std::string>{""});
+                                 CHECK(flags == LB_RUN_NO_GRAD);
+                                 lb::Batch out;
+                                 out.set("context", lb::tensor<float>({7, 8, 9, 10}, {1, 2, 2}));
+                                 out.set("context_mask", lb::ones({1, 2}, LB_MASK));
+                                 return out;
+                               },
+                               lb::Batch(),
+                               {}}}});
   const Recorded draws({{"text_dropout", at::tensor({0.5F, 0.0F, 0.5F})}});
   const lb::Batch facts;
   const lb_step step = step_with(models.table(), facts);
@@ -514,8 +516,9 @@ TEST_CASE("text_dropout puts the empty prompt in the place of the text") {
 
   lb::Batch batch = text_batch();
   const Recorded more({{"text_dropout", at::zeros({3})}});
-  CHECK(message_of([&] { basics::TextDropout(options).prepare(plain_step(facts), batch); })
-            .find("needs a text encoder") != std::string::npos);
+  CHECK(message_of([&] {
+          basics::TextDropout(options).prepare(plain_step(facts), batch);
+        }).find("needs a text encoder") != std::string::npos);
 }
 
 TEST_CASE("text_dropout at rate 0 changes nothing and at rate 1 takes every text") {
@@ -602,8 +605,11 @@ struct ReportedFiles {
   }
 };
 
-lb_event event_of(lb_event_kind kind, int64_t step, const MadeUpModels& models,
-                  const lb::Batch& facts, ReportedFiles& files) {
+lb_event event_of(lb_event_kind kind,
+                  int64_t step,
+                  const MadeUpModels& models,
+                  const lb::Batch& facts,
+                  ReportedFiles& files) {
   lb_event event{};
   event.struct_size = sizeof(event);
   event.kind = kind;

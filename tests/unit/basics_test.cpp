@@ -185,8 +185,7 @@ TEST_CASE("the sampler goes from 1 to 0 in equal steps before the shift") {
 // ---- lines of JSON
 
 TEST_CASE("texts and numbers become JSON that reads back to them") {
-  for (const std::string text :
-       {"plain", "a \"quoted\" \\ path", "line\nbreak\ttab\x01", "käse"}) {
+  for (const std::string text : {"plain", "a \"quoted\" \\ path", "line\nbreak\ttab\x01", "käse"}) {
     CHECK(nlohmann::json::parse(basics::json_string(text)).get<std::string>() == text);
   }
   for (const double value : {0.0, -1.5, 0.1, 1e-300, 3.0, 123456789.0, 1.7976931348623157e308}) {

@@ -64,8 +64,8 @@ at::Tensor numbers(const std::vector<float>& values, at::IntArrayRef sizes) {
 }
 
 TEST_CASE("tensors of equal shape are stacked, in the order of the samples, with their dtype") {
-  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kLong, at::kByte, at::kBool,
-                          at::kHalf}) {
+  for (const auto type :
+       {at::kFloat, at::kDouble, at::kBFloat16, at::kLong, at::kByte, at::kBool, at::kHalf}) {
     const auto a = at::arange(6, at::kFloat).reshape({2, 3}).to(type);
     const auto b = (at::arange(6, at::kFloat).reshape({2, 3}) + 7).to(type);
     const auto out = collated(field("x", {2, 3}, type), {a, b}).tensor("x");
@@ -162,30 +162,43 @@ TEST_CASE("a missing entry names field and rows") {
 
 TEST_CASE("an entry that does not fit its declaration is refused by name") {
   const auto plugin = Fault::kPlugin;
-  CHECK(has(message_of([] { collated(field("x", {2, 3}), {at::ones({2, 4})}); }),
+  CHECK(has(message_of([] {
+              collated(field("x", {2, 3}), {at::ones({2, 4})});
+            }),
             "field 'x' of row 100 has shape [2, 4], but the data set declares [2, 3]"));
   CHECK(has(message_of([] { collated(field("x", {2, -1}), {at::ones({2})}); }), "has shape [2]"));
   CHECK(has(message_of([] { collated(field("x", {2}), {at::ones({2}, at::kDouble)}); }, plugin),
             "has dtype Double, but declared as Float"));
   CHECK(has(message_of([] { collated(field("x", {2}), {1.0}); }, plugin),
             "field 'x' of row 100 is a number"));
-  CHECK(has(message_of([] { collated(field("x", {}), {1.0, TextRows{"a"}}); }, plugin),
+  CHECK(has(message_of(
+                [] {
+                  collated(field("x", {}), {1.0, TextRows{"a"}});
+                },
+                plugin),
             "field 'x' of row 101 is text, but row 100 has a number"));
   CHECK(has(message_of([] { collated(text_field("x"), {at::ones({2})}); }, plugin),
             "is a tensor, but declared as text"));
-  CHECK(has(message_of([] { collated(text_field("x"), {TextRows{"a", "b"}}); }, plugin),
+  CHECK(has(message_of(
+                [] {
+                  collated(text_field("x"), {TextRows{"a", "b"}});
+                },
+                plugin),
             "has 2 rows of text, expected 1"));
   CHECK(has(message_of([] { collated(field("x", {2}), {at::Tensor()}); }, plugin),
             "an undefined tensor"));
-  CHECK(has(message_of([] { collated(field("x", {2}),
-                                     {at::ones({2}).set_requires_grad(true)}); }, plugin),
-            "without history"));
-  CHECK(has(message_of([] { collate({field("x", {1})}, {sample("z", 1.0)}, {3}, {}, kOwner); },
+  CHECK(has(message_of([] { collated(field("x", {2}), {at::ones({2}).set_requires_grad(true)}); },
                        plugin),
-            "row 3 has an entry 'z' that the data set's fields() does not declare"));
+            "without history"));
+  CHECK(has(
+      message_of([] { collate({field("x", {1})}, {sample("z", 1.0)}, {3}, {}, kOwner); }, plugin),
+      "row 3 has an entry 'z' that the data set's fields() does not declare"));
   message_of([] { collate({}, {}, {}, {}, kOwner); }, Fault::kInternal);
-  message_of([] { collated(field("x", {-1}), {at::ones({2})}, {{"x.tokens", 0}}); },
-             Fault::kInternal);
+  message_of(
+      [] {
+        collated(field("x", {-1}), {at::ones({2})}, {{"x.tokens", 0}});
+      },
+      Fault::kInternal);
 }
 
 lb_fields table_of(const std::vector<lb_field>& items) {
@@ -238,7 +251,11 @@ TEST_CASE("a table of fields that is wrong is the plugin's fault, by name") {
   CHECK(has(refused({{"a", one, 12, 1, 0, 0}}), "unknown dtype 12"));
   CHECK(has(refused({{"a", bad, LB_F32, 1, 0, 0}}), "shape [-2]"));
   CHECK(has(refused({{"a", nullptr, LB_F32, 1, 0, 0}}), "no sizes"));
-  CHECK(has(message_of([] { copy_fields({8, 1, nullptr}, {}, kOwner); }, Fault::kPlugin),
+  CHECK(has(message_of(
+                [] {
+                  copy_fields({8, 1, nullptr}, {}, kOwner);
+                },
+                Fault::kPlugin),
             "stride of 8"));
 }
 

@@ -168,9 +168,17 @@ lb_status* fake_read_many(void* self,
 // The component around a Fake, as a registry and a manifest would hold it.
 struct Setup {
   Fake fake;
-  lb_dataset_vtable vtable = {sizeof(lb_dataset_vtable), 0,         fake_open, fake_close,
-                              fake_length,               fake_fields, fake_read, fake_runs,
-                              nullptr,                   nullptr,   nullptr};
+  lb_dataset_vtable vtable = {sizeof(lb_dataset_vtable),
+                              0,
+                              fake_open,
+                              fake_close,
+                              fake_length,
+                              fake_fields,
+                              fake_read,
+                              fake_runs,
+                              nullptr,
+                              nullptr,
+                              nullptr};
   lb_component table = {};
   Library library;
   Component component;
@@ -250,7 +258,8 @@ TEST_CASE("a batch holds what the samples say, padded to the tokens that were as
           "row " + std::to_string(rows[static_cast<size_t>(i)]));
     const int64_t length = std::min<int64_t>(rows[static_cast<size_t>(i)] % 3 + 1, 2);
     CHECK(batch->tensor("context_mask")[i].sum().item<double>() == static_cast<double>(length));
-    CHECK(batch->tensor("context")[i].sum().item<double>() == static_cast<double>(2 * length) * row);
+    CHECK(batch->tensor("context")[i].sum().item<double>() ==
+          static_cast<double>(2 * length) * row);
   }
   CHECK(batch->tensor("context").sizes() == at::IntArrayRef({4, 2, 2}));
 }
@@ -258,9 +267,9 @@ TEST_CASE("a batch holds what the samples say, padded to the tokens that were as
 TEST_CASE("the names a loader produces are those its batches have") {
   Setup setup;
   auto loader = setup.loader(2);
-  std::vector<BatchName> expected = {{"caption", false}, {"context", false},
+  std::vector<BatchName> expected = {{"caption", false},      {"context", false},
                                      {"context_mask", false}, {"row", false},
-                                     {"value", false}, {"weight", false}};
+                                     {"value", false},        {"weight", false}};
   CHECK((loader->fields() == expected));
   const auto batch = loader->next();
   CHECK(batch->entries.size() == expected.size());
@@ -438,7 +447,10 @@ TEST_CASE("rows are given as asked for, repeated ones too, and leave the positio
                     at::tensor(std::vector<float>{22, 3, 3, 0})));
     CHECK(loader->position() == DataPosition{});
     CHECK(rows_of(*loader->next()) == first);
-    CHECK(has(message_of([&] { loader->rows({1, 23}); }), "row 23 was asked for; it has rows 0 to 22"));
+    CHECK(has(message_of([&] {
+                loader->rows({1, 23});
+              }),
+              "row 23 was asked for; it has rows 0 to 22"));
     message_of([&] { loader->rows({-1}); });
     message_of([&] { loader->rows({}); });
   }
@@ -490,7 +502,10 @@ TEST_CASE("read_many names all rows it was asked for") {
   setup.vtable.read_many = fake_read_many;
   setup.fake.broken_row = 1;
   const auto loader = setup.loader(4);
-  CHECK(has(message_of([&] { loader->rows({3, 1, 0}); }), "while reading rows 0, 1, 3 of data set"));
+  CHECK(has(message_of([&] {
+              loader->rows({3, 1, 0});
+            }),
+            "while reading rows 0, 1, 3 of data set"));
 }
 
 TEST_CASE("a worker that cannot open the data set, or finds another one, says so") {
@@ -505,7 +520,8 @@ TEST_CASE("a worker that cannot open the data set, or finds another one, says so
 
   loader = setup.loader(4, 2);
   setup.fake.length = 22;
-  CHECK(has(message_of([&] { loader->next(); }), "had 23 samples when it was opened, and now has 22"));
+  CHECK(has(message_of([&] { loader->next(); }),
+            "had 23 samples when it was opened, and now has 22"));
 }
 
 TEST_CASE("an empty or too small data set is refused with its numbers") {
@@ -588,7 +604,8 @@ TEST_CASE("the service gives prepared batches that the caller owns") {
   Setup setup;
   const auto loader = setup.loader(4);
   int prepared = 0;
-  const DataService service(*loader, [&](lb_batch& batch) { batch.put("nth", double(++prepared)); });
+  const DataService service(*loader,
+                            [&](lb_batch& batch) { batch.put("nth", double(++prepared)); });
   const auto& table = service.table();
   CHECK(table.struct_size == sizeof(lb_data));
   CHECK(table.length(&table) == 23);

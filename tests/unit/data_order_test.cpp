@@ -63,10 +63,10 @@ TEST_CASE("finalise64 and shuffle give the published and the pinned numbers") {
 // The numbers of these two tests were also computed by an implementation in another language.
 TEST_CASE("the order of an epoch is pinned") {
   Order order(spec(7, 2));
-  CHECK(epoch_of(order, 0) == Rows{16, 7, 22, 19, 20, 8, 21, 18, 5,  17, 6, 12,
-                                   9,  10, 13, 4,  11, 0, 15, 14, 1, 3,  2});
-  CHECK(epoch_of(order, 1) == Rows{9, 13, 12, 14, 15, 11, 10, 17, 22, 8, 21, 6,
-                                   18, 19, 16, 7, 5, 20, 3, 2, 1, 0, 4});
+  CHECK(epoch_of(order, 0) ==
+        Rows{16, 7, 22, 19, 20, 8, 21, 18, 5, 17, 6, 12, 9, 10, 13, 4, 11, 0, 15, 14, 1, 3, 2});
+  CHECK(epoch_of(order, 1) ==
+        Rows{9, 13, 12, 14, 15, 11, 10, 17, 22, 8, 21, 6, 18, 19, 16, 7, 5, 20, 3, 2, 1, 0, 4});
   Order singles({10, {}, 0, true, 64});
   CHECK(epoch_of(singles, 0) == Rows{5, 8, 4, 9, 3, 1, 7, 2, 0, 6});
 }
@@ -176,8 +176,7 @@ TEST_CASE("each of the places of a small shuffle is about equally likely") {
     shuffle(items, fold(key, 0));
     const std::vector<Rows> orders = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                       {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    ++counts[static_cast<size_t>(std::find(orders.begin(), orders.end(), items) -
-                                 orders.begin())];
+    ++counts[static_cast<size_t>(std::find(orders.begin(), orders.end(), items) - orders.begin())];
   }
   for (const int count : counts) {
     CHECK(count > 1000 - 5 * 29);

@@ -19,9 +19,7 @@ using namespace lb::diffusion;
 bool near(double got, double expected, double tolerance) {
   return std::abs(got - expected) <= tolerance;
 }
-bool near(const std::vector<double>& got,
-          const std::vector<double>& expected,
-          double tolerance) {
+bool near(const std::vector<double>& got, const std::vector<double>& expected, double tolerance) {
   if (got.size() != expected.size()) {
     return false;
   }

@@ -148,8 +148,7 @@ TEST_CASE("a line is parsed strictly") {
 TEST_CASE("a damaged line is an error that names the line and the field") {
   const auto line = valid_line();
   CHECK(message_of("") == "x.csv: no images in it");
-  CHECK(message_of(line + "\n" + line) ==
-        "x.csv:2: field 1 is '', not an integer from 0 to 16");
+  CHECK(message_of(line + "\n" + line) == "x.csv:2: field 1 is '', not an integer from 0 to 16");
   CHECK(message_of(line + "17" + line.substr(1)) ==
         "x.csv:2: field 1 is '17', not an integer from 0 to 16");
   CHECK(message_of("-1" + line.substr(1)) ==

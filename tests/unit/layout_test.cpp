@@ -18,8 +18,7 @@ RoleLayout declared() {
   RoleLayout layout;
   layout.parts = {{"", LB_ROOT}};
   layout.units = {{"", 0, {}}, {"blocks.0", 0, {}}};
-  const auto add = [&](lb_unit unit, const char* name, std::vector<int64_t> shape,
-                       uint32_t flags) {
+  const auto add = [&](lb_unit unit, const char* name, std::vector<int64_t> shape, uint32_t flags) {
     ParamLayout param;
     param.name = name;
     param.key = unit == 0 ? name : std::string("blocks.0.") + name;

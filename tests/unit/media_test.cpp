@@ -60,8 +60,9 @@ Image colours(int width, int height) {
   Image image(width, height);
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
-      image.put(x, y, {static_cast<uint8_t>(255 * x / (width - 1)),
-                       static_cast<uint8_t>(255 * y / (height - 1)), 96});
+      image.put(x, y,
+                {static_cast<uint8_t>(255 * x / (width - 1)),
+                 static_cast<uint8_t>(255 * y / (height - 1)), 96});
     }
   }
   return image;
@@ -227,14 +228,16 @@ TEST_CASE("what cannot be written names path and reason and leaves nothing behin
   const std::string message = message_of([&] { media::write_png(below, image); });
   CHECK(message.find(below.string()) != std::string::npos);
   CHECK(message.find("Not a directory") != std::string::npos);
-  CHECK(message_of([&] { media::write_png(folder / "a.png", Image()); })
-            .find("the picture is empty") != std::string::npos);
+  CHECK(message_of([&] {
+          media::write_png(folder / "a.png", Image());
+        }).find("the picture is empty") != std::string::npos);
   CHECK(message_of([&] { media::write_gif(folder / "a.gif", {}, 8); }).find("no frames") !=
         std::string::npos);
   CHECK(message_of([&] { media::write_gif(folder / "a.gif", {image}, 0); }).find("fps") !=
         std::string::npos);
-  CHECK(message_of([&] { media::write_gif(folder / "a.gif", {image, Image(3, 2)}, 8); })
-            .find("different sizes") != std::string::npos);
+  CHECK(message_of([&] {
+          media::write_gif(folder / "a.gif", {image, Image(3, 2)}, 8);
+        }).find("different sizes") != std::string::npos);
   CHECK(message_of([&] { media::read_png(folder / "file"); }).find("cannot read") == 0);
   CHECK(message_of([&] { media::read_gif(folder / "file"); }).find("cannot read") == 0);
   fs::create_directory(folder / "taken.png");
@@ -328,9 +331,12 @@ TEST_CASE("a chart of nothing, of one point and of values that are not finite is
   media::Chart chart;
   chart.title = "loss";
   chart.x_label = "step";
-  for (const std::vector<double>& y :
-       {std::vector<double>{}, {1.0}, {0.0, 0.0, 0.0}, {inf, -inf, inf}, {1.0, inf, 1e300, -1e300},
-        {1e-30, 2e-30}}) {
+  for (const std::vector<double>& y : {std::vector<double>{},
+                                       {1.0},
+                                       {0.0, 0.0, 0.0},
+                                       {inf, -inf, inf},
+                                       {1.0, inf, 1e300, -1e300},
+                                       {1e-30, 2e-30}}) {
     std::vector<double> x;
     for (size_t i = 0; i < y.size(); ++i) {
       x.push_back(static_cast<double>(i));

@@ -40,6 +40,4 @@ TEST_CASE("norm: inf and nan come through") {
   CHECK(std::isnan(squared_norm(values)));
 }
 
-TEST_CASE("norm: a strided tensor is refused") {
-  CHECK_THROWS(squared_norm(at::ones({4, 4}).t()));
-}
+TEST_CASE("norm: a strided tensor is refused") { CHECK_THROWS(squared_norm(at::ones({4, 4}).t())); }

@@ -99,7 +99,8 @@ TEST_CASE("adamw: double precision follows the formula") {
     m += 0.1 * (g - m);
     v = 0.999 * v + 0.001 * g * g;
     const double kk = static_cast<double>(k);
-    p -= 1e-3 / (1 - std::pow(0.9, kk)) * m / (std::sqrt(v) / std::sqrt(1 - std::pow(0.999, kk)) + 1e-8);
+    p -= 1e-3 / (1 - std::pow(0.9, kk)) * m /
+         (std::sqrt(v) / std::sqrt(1 - std::pow(0.999, kk)) + 1e-8);
   }
   CHECK(std::abs(after(spec, 3)[2].item<double>() - p) < 1e-14);
 }

@@ -101,7 +101,8 @@ std::string raw(const std::vector<T>& values) {
   std::memcpy(bytes.data(), values.data(), bytes.size());
   return bytes;
 }
-void write_cells(const std::string& path, const std::vector<Cell>& cells,
+void write_cells(const std::string& path,
+                 const std::vector<Cell>& cells,
                  const std::string& prefix = "x_") {
   arrow::BinaryBuilder bytes;
   auto sizes = std::make_shared<arrow::Int64Builder>();
@@ -116,8 +117,8 @@ void write_cells(const std::string& path, const std::vector<Cell>& cells,
   const auto schema = arrow::schema({arrow::field(prefix + "bytes", arrow::binary()),
                                      arrow::field(prefix + "shape", arrow::list(arrow::int64())),
                                      arrow::field(prefix + "dtype", arrow::utf8())});
-  const auto table = arrow::Table::Make(
-      schema, {*bytes.Finish(), *shape.Finish(), *dtype.Finish()});
+  const auto table =
+      arrow::Table::Make(schema, {*bytes.Finish(), *shape.Finish(), *dtype.Finish()});
   const auto sink = *arrow::io::FileOutputStream::Open(path);
   REQUIRE(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), sink, 64).ok());
   REQUIRE(sink->Close().ok());
@@ -213,11 +214,10 @@ TEST_CASE("only the columns asked for are needed") {
 
 TEST_CASE("every number format becomes the same floats") {
   const Folder folder;
-  write_cells(folder / "a.parquet",
-              {{raw<double>({0.5, -2.25}), {2}, "float64"},
-               {raw<uint16_t>({0x3800, 0xC080}), {2}, "float16"},
-               {raw<uint16_t>({0x3F00, 0xC010}), {1, 2}, "bfloat16"},
-               {raw<float>({0.5F, -2.25F}), {2, 1}, "float32"}});
+  write_cells(folder / "a.parquet", {{raw<double>({0.5, -2.25}), {2}, "float64"},
+                                     {raw<uint16_t>({0x3800, 0xC080}), {2}, "float16"},
+                                     {raw<uint16_t>({0x3F00, 0xC010}), {1, 2}, "bfloat16"},
+                                     {raw<float>({0.5F, -2.25F}), {2, 1}, "float32"}});
   SampleFiles files({folder / "a.parquet"}, one_tensor(), kPlenty);
   for (int64_t row = 0; row < 4; ++row) {
     CHECK(floats(files.read(row).tensors[0]) == std::vector<float>{0.5F, -2.25F});

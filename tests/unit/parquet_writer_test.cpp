@@ -47,8 +47,8 @@ struct World {
     data.struct_size = sizeof(data);
     data.ctx = this;
     data.length = [](const lb_data*) { return kRows; };
-    data.rows = [](const lb_data*, const int64_t* indices, uint32_t n, lb_batch** out)
-        -> lb_status* {
+    data.rows = [](const lb_data*, const int64_t* indices, uint32_t n,
+                   lb_batch** out) -> lb_status* {
       auto batch = std::make_unique<lb_batch>();
       limbeck::TextRows captions;
       auto pixels = at::zeros({n, 1, 2, 4, 4});

@@ -26,12 +26,28 @@ lb_status* run_planner(void*, int64_t step, lb_plan* plan) { return planner(step
 
 // A method whose plan() is `planner`, or none at all.
 const ComponentSpec& method_spec(bool plans) {
-  static const lb_method_vtable with = {sizeof(lb_method_vtable), 0, {sizeof(lb_role), 0, nullptr},
-                                        nullptr, create, destroy, nullptr, run_planner, nullptr,
-                                        nullptr, nullptr};
-  static const lb_method_vtable without = {sizeof(lb_method_vtable), 0,
-                                           {sizeof(lb_role), 0, nullptr}, nullptr, create, destroy,
-                                           nullptr, nullptr, nullptr, nullptr, nullptr};
+  static const lb_method_vtable with = {sizeof(lb_method_vtable),
+                                        0,
+                                        {sizeof(lb_role), 0, nullptr},
+                                        nullptr,
+                                        create,
+                                        destroy,
+                                        nullptr,
+                                        run_planner,
+                                        nullptr,
+                                        nullptr,
+                                        nullptr};
+  static const lb_method_vtable without = {sizeof(lb_method_vtable),
+                                           0,
+                                           {sizeof(lb_role), 0, nullptr},
+                                           nullptr,
+                                           create,
+                                           destroy,
+                                           nullptr,
+                                           nullptr,
+                                           nullptr,
+                                           nullptr,
+                                           nullptr};
   static lb_component tables[2];
   static Library library;
   static Component components[2];

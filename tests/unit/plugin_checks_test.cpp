@@ -45,9 +45,9 @@ TEST_CASE("options: a sound table has no faults") {
   table.flags = LB_OPT_OPEN;
   table.fields = {sizeof(lb_option), 1, &inner};
 
-  for (const auto& one : {which, rates, table, option("on", LB_BOOL, "true"),
-                          option("file", LB_PATH, "\"x/y\""), option("needed", LB_INT, nullptr),
-                          option("whole", LB_FLOAT, "1")}) {
+  for (const auto& one :
+       {which, rates, table, option("on", LB_BOOL, "true"), option("file", LB_PATH, "\"x/y\""),
+        option("needed", LB_INT, nullptr), option("whole", LB_FLOAT, "1")}) {
     CHECK_MESSAGE(faults_of(one).empty(), one.name);
   }
 }
@@ -76,8 +76,7 @@ TEST_CASE("options: every kind of fault has its sentence") {
 
   lb_option flagged = option("x", LB_INT, "1");
   flagged.flags = 1U << 20U;
-  CHECK(faults_of(flagged) ==
-        Faults{"option 'x': flags 1048576 are unknown to this limbeck"});
+  CHECK(faults_of(flagged) == Faults{"option 'x': flags 1048576 are unknown to this limbeck"});
   flagged.flags = LB_OPT_OPEN;
   CHECK(faults_of(flagged) == Faults{"option 'x': it has LB_OPT_OPEN, but is not an LB_TABLE"});
 
@@ -109,8 +108,7 @@ TEST_CASE("options: a table that cannot be read is not read") {
   CHECK(faults({sizeof(lb_option), 5000000, &one}) ==
         Faults{"a table of options claims 5000000 items, at most 4096 are believed"});
   const std::array<lb_option, 2> twice = {one, one};
-  CHECK(faults({sizeof(lb_option), 2, twice.data()}) ==
-        Faults{"option 'x' is declared twice"});
+  CHECK(faults({sizeof(lb_option), 2, twice.data()}) == Faults{"option 'x' is declared twice"});
 }
 
 TEST_CASE("options: keys of the host are taken where the host reads the same table") {

@@ -22,8 +22,7 @@ const std::string kGood = LIMBECK_TEST_PLUGIN_DIR "/good_callback.so";
 // An open file with this content, in memory.
 class MemoryFile {
  public:
-  explicit MemoryFile(const std::string& content)
-      : descriptor_(memfd_create("elf", MFD_CLOEXEC)) {
+  explicit MemoryFile(const std::string& content) : descriptor_(memfd_create("elf", MFD_CLOEXEC)) {
     REQUIRE(write(descriptor_, content.data(), content.size()) ==
             static_cast<ssize_t>(content.size()));
   }

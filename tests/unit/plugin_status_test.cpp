@@ -32,8 +32,8 @@ TEST_CASE("status: an error that goes through a plugin comes back whole") {
   CHECK(back.fault() == Fault::kData);
   CHECK(back.message() == "no such file");
   CHECK(back.hint() == "look again");
-  CHECK(back.frames() ==
-        std::vector<std::string>{"while opening", "while the plugin asked", "while running step 3"});
+  CHECK(back.frames() == std::vector<std::string>{"while opening", "while the plugin asked",
+                                                  "while running step 3"});
 }
 
 TEST_CASE("status: success throws nothing") {

@@ -6,8 +6,8 @@
 using limbeck::progress_text;
 
 TEST_CASE("progress: one role is not named") {
-  CHECK(progress_text(120, 1200, {{"loss", 0.30121}, {"lr/x", 3e-3}, {"grad_norm/x", 0.8249}}, 281.3,
-                      45.2) ==
+  CHECK(progress_text(120, 1200, {{"loss", 0.30121}, {"lr/x", 3e-3}, {"grad_norm/x", 0.8249}},
+                      281.3, 45.2) ==
         "step 120/1200  loss 0.3012  lr 3.0e-03  grad 0.82  281 samples/s  eta 0:45");
 }
 

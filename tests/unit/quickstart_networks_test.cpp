@@ -42,8 +42,8 @@ struct Weights {
   Weights() {
     table.struct_size = sizeof(table);
     table.ctx = this;
-    table.param = [](lb_builder* builder, lb_unit, const lb_param_spec* spec, lb_param* out)
-        -> lb_status* {
+    table.param = [](lb_builder* builder, lb_unit, const lb_param_spec* spec,
+                     lb_param* out) -> lb_status* {
       auto& all = static_cast<Weights*>(builder->ctx)->tensors;
       *out = static_cast<lb_param>(all.size());
       const at::IntArrayRef sizes(spec->sizes, spec->ndim);
@@ -84,8 +84,8 @@ struct FakeUnits {
     };
   }
 
-  static lb_status* linear(const lb_unit_call* call, lb_param weight, lb_param bias, lb_tensor* x,
-                           lb_tensor** out) {
+  static lb_status* linear(
+      const lb_unit_call* call, lb_param weight, lb_param bias, lb_tensor* x, lb_tensor** out) {
     *out = limbeck::give(at::linear(limbeck::tensor_of(x), limbeck::tensor_of(call->params[weight]),
                                     limbeck::tensor_of(call->params[bias])));
     return nullptr;

@@ -17,8 +17,8 @@ using namespace limbeck;
 
 namespace {
 
-lb_key make_key(lb_stream stream, const char* purpose, int64_t step, uint32_t micro,
-                uint32_t index = 0) {
+lb_key make_key(
+    lb_stream stream, const char* purpose, int64_t step, uint32_t micro, uint32_t index = 0) {
   return {sizeof(lb_key), stream, purpose, step, micro, index};
 }
 

@@ -98,7 +98,7 @@ at::Tensor example(at::ScalarType type) {
 }
 
 const std::vector<at::ScalarType> kTypes = {
-    at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
+    at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,          at::kInt,
     at::kShort,  at::kChar,  at::kByte, at::kBool,     at::kFloat8_e4m3fn, at::kFloat8_e5m2};
 
 TEST_CASE("every dtype comes back with its bits, shape and alignment") {
@@ -110,7 +110,8 @@ TEST_CASE("every dtype comes back with its bits, shape and alignment") {
   tensors.emplace_back("odd", at::ones({3}, at::kByte));
   tensors.emplace_back("scalar", at::scalar_tensor(2.5, at::kDouble));
   tensors.emplace_back("empty", at::empty({0, 4}, at::kFloat));
-  write_safetensors(folder / "a.safetensors", tensors, {{"format", "pt"}, {"made by", "a \"test\""}});
+  write_safetensors(folder / "a.safetensors", tensors,
+                    {{"format", "pt"}, {"made by", "a \"test\""}});
 
   const SafetensorsFile file(folder / "a.safetensors");
   CHECK(file.tensors().size() == tensors.size());
@@ -135,11 +136,10 @@ TEST_CASE("the bytes of a file are pinned") {
                     {{"b", at::tensor(std::vector<int64_t>{7, 8, 9}).to(at::kByte)},
                      {"w", at::tensor(std::vector<float>{1.0F, -2.0F}).reshape({1, 2})},
                      {"a", at::tensor(std::vector<float>{0.5F}).reshape({})}});
-  const std::string header =
-      R"({"__metadata__":{"format":"pt"},)"
-      R"("a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
-      R"("w":{"dtype":"F32","shape":[1,2],"data_offsets":[4,12]},)"
-      R"("b":{"dtype":"U8","shape":[3],"data_offsets":[12,15]}})";
+  const std::string header = R"({"__metadata__":{"format":"pt"},)"
+                             R"("a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
+                             R"("w":{"dtype":"F32","shape":[1,2],"data_offsets":[4,12]},)"
+                             R"("b":{"dtype":"U8","shape":[3],"data_offsets":[12,15]}})";
   const std::string padding((8 - header.size() % 8) % 8, ' ');
   const std::string data("\0\0\0\x3f\0\0\x80\x3f\0\0\0\xc0\x07\x08\x09", 15);
   CHECK(bytes_of(folder / "a.safetensors") ==
@@ -154,9 +154,11 @@ TEST_CASE("the bytes of a file are pinned") {
 TEST_CASE("tensors that are not contiguous or share memory are written as their values") {
   const Folder folder;
   const auto base = at::arange(6, at::kFloat).reshape({2, 3});
-  write_safetensors(folder / "a.safetensors",
-                    {{"t", base.t()}, {"row", base[1]}, {"same", base}, {"wide", base[0].expand({2, 3})},
-                     {"leaf", base.clone().set_requires_grad(true)}});
+  write_safetensors(folder / "a.safetensors", {{"t", base.t()},
+                                               {"row", base[1]},
+                                               {"same", base},
+                                               {"wide", base[0].expand({2, 3})},
+                                               {"leaf", base.clone().set_requires_grad(true)}});
   const SafetensorsFile file(folder / "a.safetensors");
   CHECK(equal_bits(file.tensor("t"), base.t()));
   CHECK_FALSE(equal_bits(file.tensor("t"), base.reshape({3, 2})));
@@ -227,7 +229,8 @@ TEST_CASE("every kind of damage is refused with a message of its own") {
       {"text after the JSON", file_bytes("{} {}", 0), "its header is not valid JSON"},
       {"not UTF-8", file_bytes("{\"\xff\":{}}", 0), "its header is not valid JSON"},
       {"name twice", file_bytes("{" + a + "," + a + "}", 4), "the name 'a' occurs twice"},
-      {"key twice", file_bytes(one(R"({"dtype":"U8","dtype":"U8","shape":[],"data_offsets":[0,1]})"), 1),
+      {"key twice",
+       file_bytes(one(R"({"dtype":"U8","dtype":"U8","shape":[],"data_offsets":[0,1]})"), 1),
        "the name 'dtype' occurs twice"},
       {"entry not an object", file_bytes(one("3"), 0), "tensor 'x': its entry is number"},
       {"unknown key", file_bytes(one(R"({"dtype":"U8","shape":[],"data_offsets":[0,1],"s":1})"), 1),
@@ -243,13 +246,15 @@ TEST_CASE("every kind of damage is refused with a message of its own") {
        "its shape must be a list"},
       {"shape negative", file_bytes(one(R"({"dtype":"U8","shape":[-1],"data_offsets":[0,1]})"), 1),
        "its shape holds -1"},
-      {"shape fractional", file_bytes(one(R"({"dtype":"U8","shape":[1.0],"data_offsets":[0,1]})"), 1),
+      {"shape fractional",
+       file_bytes(one(R"({"dtype":"U8","shape":[1.0],"data_offsets":[0,1]})"), 1),
        "its shape holds 1.0"},
       {"shape overflows",
        file_bytes(one(R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]})"), 0),
        "is too large"},
       {"shape beyond 64 bits",
-       file_bytes(one(R"({"dtype":"U8","shape":[0,99999999999999999999],"data_offsets":[0,0]})"), 0),
+       file_bytes(one(R"({"dtype":"U8","shape":[0,99999999999999999999],"data_offsets":[0,0]})"),
+                  0),
        "expected an integer"},
       {"one offset", file_bytes(one(R"({"dtype":"U8","shape":[1],"data_offsets":[0]})"), 1),
        "must be a list of two integers"},
@@ -259,17 +264,19 @@ TEST_CASE("every kind of damage is refused with a message of its own") {
        "end before they begin"},
       {"size differs", file_bytes(one(R"({"dtype":"F32","shape":[3],"data_offsets":[0,8]})"), 8),
        "need 12 bytes, but data_offsets [0,8] give 8"},
-      {"empty shape with data", file_bytes(one(R"({"dtype":"F32","shape":[0],"data_offsets":[0,8]})"), 8),
-       "need 0 bytes"},
+      {"empty shape with data",
+       file_bytes(one(R"({"dtype":"F32","shape":[0],"data_offsets":[0,8]})"), 8), "need 0 bytes"},
       {"gap at the start", file_bytes(one(R"({"dtype":"U8","shape":[1],"data_offsets":[1,2]})"), 2),
        "leaves a gap after byte 0"},
       {"gap inside",
        file_bytes("{" + a + R"(,"b":{"dtype":"U8","shape":[1],"data_offsets":[5,6]}})", 6),
        "tensor 'b': its data begin at byte 5, which leaves a gap after byte 4"},
-      {"overlap", file_bytes("{" + a + R"(,"b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})", 5),
+      {"overlap",
+       file_bytes("{" + a + R"(,"b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})", 5),
        "tensor 'b': its data begin at byte 3 and overlap"},
       {"metadata a list", file_bytes(R"({"__metadata__":[]})", 0), "__metadata__ is array"},
-      {"metadata not text", file_bytes(R"({"__metadata__":{"k":1}})", 0), "__metadata__ 'k' is number"},
+      {"metadata not text", file_bytes(R"({"__metadata__":{"k":1}})", 0),
+       "__metadata__ 'k' is number"},
   };
   CHECK(corruptions.size() == 36);
   const auto path = folder / "a.safetensors";
@@ -343,7 +350,9 @@ TEST_CASE("what the format cannot hold is refused before anything is written") {
   CHECK(has(message_of([&] { write_safetensors(path, {{"x", x}, {"x", x}}); }), "used twice"));
   CHECK(has(message_of([&] { write_safetensors(path, {{"__metadata__", x}}); }), "reserved"));
   CHECK(has(message_of([&] { write_safetensors(path, {{"x", at::Tensor()}}); }), "undefined"));
-  CHECK(has(message_of([&] { write_safetensors(path, {{"x", x.to(at::kComplexFloat)}}); }),
+  CHECK(has(message_of([&] {
+              write_safetensors(path, {{"x", x.to(at::kComplexFloat)}});
+            }),
             "tensor 'x' cannot be written"));
   CHECK(has(message_of([&] { write_safetensors(path, {{"x", x.to_sparse()}}); }), "Sparse"));
   CHECK(has(message_of([&] { write_safetensors(path, {{"\xff", x}}); }), "not valid UTF-8"));

@@ -79,9 +79,7 @@ class Full : public Small {
   static constexpr uint32_t state_version = 2;
 
   using Small::Small;
-  void plan(int64_t step, lb::Plan& plan) override {
-    plan.round(step == 1 ? 3 : 0).update(0);
-  }
+  void plan(int64_t step, lb::Plan& plan) override { plan.round(step == 1 ? 3 : 0).update(0); }
   void start(const lb::Step&) override { throw lb::Error(LB_INVALID_ARGUMENT, "not like this"); }
   void save(lb::Writer& writer) override { writer.integer("n", 5); }
   void load(const lb::Reader& reader) override { count_ = reader.integer("n"); }

@@ -170,8 +170,7 @@ TEST_CASE("layers are those of ATen") {
   CHECK(same(lb::matmul(x, wrap(w.t())), at::matmul(a, w.t())));
   CHECK(same(lb::linear(x, wrap(w), wrap(bias)), at::linear(a, w, bias)));
   CHECK(same(lb::linear(x, wrap(w)), at::linear(a, w)));
-  CHECK(same(lb::layer_norm(x, {4}, wrap(gain), {}, 1e-6),
-             at::layer_norm(a, {4}, gain, {}, 1e-6)));
+  CHECK(same(lb::layer_norm(x, {4}, wrap(gain), {}, 1e-6), at::layer_norm(a, {4}, gain, {}, 1e-6)));
   CHECK(same(lb::rms_norm(x, {4}, wrap(gain), 1e-6), at::rms_norm(a, {4}, gain, 1e-6)));
   CHECK(same(lb::silu(x), at::silu(a)));
   CHECK(same(lb::relu(x - 0.5), at::relu(a - 0.5)));
@@ -245,9 +244,7 @@ TEST_CASE("gradients reach leaves, and functions of one's own take part") {
 
   // x -> x^2 with the gradient of something else, so that it is seen which one is used.
   const lb::Differentiable odd = {
-      [](const std::vector<lb::Tensor>& in) {
-        return std::vector<lb::Tensor>{in[0] * in[0]};
-      },
+      [](const std::vector<lb::Tensor>& in) { return std::vector<lb::Tensor>{in[0] * in[0]}; },
       [](const std::vector<lb::Tensor>& in, const std::vector<lb::Tensor>& grad_out) {
         return std::vector<lb::Tensor>{grad_out[0] * in[0] * 5};
       }};

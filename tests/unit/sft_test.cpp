@@ -100,8 +100,7 @@ TEST_CASE("with preconditioned outputs it is that of the clean sample") {
   FakeStep step;
   // x - sigma v - x0 = sigma (noise - x0 - v)
   const double sigma = kTimestep / 1000.0;
-  const double expected =
-      sigma * sigma * mean_square(step.velocity - (step.noise - step.latents));
+  const double expected = sigma * sigma * mean_square(step.velocity - (step.noise - step.latents));
   CHECK(near(step.loss(true), expected));
   step.batch.put("timestep", at::full({2}, kTimestep + 1, at::kDouble));
   CHECK_FALSE(near(step.loss(true), expected));

@@ -35,6 +35,4 @@ TEST_CASE("sha256: does not depend on how the bytes are cut") {
   }
 }
 
-TEST_CASE("sha256: one other byte is another hash") {
-  CHECK(sha256("abc") != sha256("abd"));
-}
+TEST_CASE("sha256: one other byte is another hash") { CHECK(sha256("abc") != sha256("abd")); }

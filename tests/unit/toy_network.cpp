@@ -74,10 +74,11 @@ lb_status* create(lb_state*, const lb_config*, lb_builder* builder, void** out) 
     const int64_t matrix[] = {4, 4};
     const int64_t vector[] = {4};
     const lb_param_spec w1 = {sizeof(lb_param_spec), LB_F32, "w1", matrix, 2, 0, "xavier_uniform"};
-    const lb_param_spec b1 = {sizeof(lb_param_spec), LB_F32, "b1", vector, 1, LB_PARAM_NO_DECAY,
-                              "normal(0, 0.1)"};
-    const lb_param_spec w2 = {sizeof(lb_param_spec), LB_F32, "w2", matrix, 2,
-                              LB_PARAM_LINEAR | LB_PARAM_VIA_LINEAR, "xavier_uniform"};
+    const lb_param_spec b1 = {sizeof(lb_param_spec), LB_F32,          "b1", vector, 1,
+                              LB_PARAM_NO_DECAY,     "normal(0, 0.1)"};
+    const lb_param_spec w2 = {
+        sizeof(lb_param_spec), LB_F32, "w2", matrix, 2, LB_PARAM_LINEAR | LB_PARAM_VIA_LINEAR,
+        "xavier_uniform"};
     check(builder->param(builder, LB_ROOT, &w1, &toy->w1));
     check(builder->param(builder, LB_ROOT, &b1, &toy->b1));
     check(builder->unit(builder, "second", &toy->second));

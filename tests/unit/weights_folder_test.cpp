@@ -180,10 +180,16 @@ TEST_CASE("verifying notices another bit, dtype, shape, and a tensor more or les
     change(other);
     return message_of([&] { verify_weights(folder.path(), other); });
   };
-  CHECK(has(refused([](auto& t) { t[1].second = t[1].second.clone(); t[1].second[7] += 1e-6; }),
+  CHECK(has(refused([](auto& t) {
+              t[1].second = t[1].second.clone();
+              t[1].second[7] += 1e-6;
+            }),
             "tensor 'patch.bias' reads back with other bits"));
   // Equal as numbers, not as bits.
-  CHECK(has(refused([](auto& t) { t[0].second = t[0].second.clone(); t[0].second[0] = -0.0; }),
+  CHECK(has(refused([](auto& t) {
+              t[0].second = t[0].second.clone();
+              t[0].second[0] = -0.0;
+            }),
             "tensor 'patch.weight' reads back with other bits"));
   CHECK(has(refused([](auto& t) { t[4].second = t[4].second.to(at::kHalf); }),
             "tensor 'head' reads as BFloat16 [4], but Half [4] was written"));
@@ -240,7 +246,8 @@ TEST_CASE("weights that are not there, or not complete, are refused with all nam
   REQUIRE(fs::exists(folder / shard(4, 4)));
   fs::remove(folder / shard(2, 4));
   fs::remove(folder / shard(4, 4));
-  CHECK(has(refused(), "names 4 files, of which 2 are missing: " + shard(2, 4) + ", " + shard(4, 4)));
+  CHECK(
+      has(refused(), "names 4 files, of which 2 are missing: " + shard(2, 4) + ", " + shard(4, 4)));
 
   write_weights(folder.path(), "{}", network(), 400);
   const auto bytes = text_of(folder / shard(3, 4));
@@ -308,7 +315,8 @@ TEST_CASE("a report lists everything that does not fit, ten names of each") {
   report.add_misshapen("s", {2, 3}, {2, 4});
   CHECK_FALSE(report.is_clean());
   const auto text = message_of([&] { report.throw_unless_clean("/some/path"); });
-  CHECK(has(text, "/some/path: the weights do not fit: 12 missing, 1 unexpected, 1 of another shape"));
+  CHECK(has(text,
+            "/some/path: the weights do not fit: 12 missing, 1 unexpected, 1 of another shape"));
   CHECK(has(text, "m9"));
   CHECK(has(text, "... and 2 more"));
   CHECK_FALSE(has(text, "m10"));

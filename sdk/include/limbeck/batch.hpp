@@ -13,7 +13,7 @@
 #include <limbeck/tensor.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // Owns its entries, or looks at a batch of the host for the length of a call. Copies are cheap:
 // tensors are shared.
@@ -67,8 +67,7 @@ class Batch {
   }
   // The tensor of that name, undefined when there is none.
   Tensor find(const std::string& name) const {
-    return Tensor::share(batch_ == nullptr ? nullptr
-                                           : services.batch->get(batch_, name.c_str()));
+    return Tensor::share(batch_ == nullptr ? nullptr : services.batch->get(batch_, name.c_str()));
   }
   // The number of that name.
   double number(const std::string& name, double otherwise) const {
@@ -87,8 +86,7 @@ class Batch {
   }
   // One row of text; Error(LB_NOT_FOUND) when there is none.
   std::string text(const std::string& name, uint32_t row = 0) const {
-    const char* text =
-        has_text(name) ? services.batch->text(batch_, name.c_str(), row) : nullptr;
+    const char* text = has_text(name) ? services.batch->text(batch_, name.c_str(), row) : nullptr;
     if (text == nullptr) {
       throw missing("text", name);
     }
@@ -175,5 +173,5 @@ class Batch {
   bool owns_;
 };
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

@@ -139,20 +139,20 @@ static inline lb_tensor* lbc_op(lbc* c,
   return c->status == NULL ? lbc_hold(c, out.u.tensor) : NULL;
 }
 
-#define LBC_UNARY(function, name)                         \
+#define LBC_UNARY(function, name)                           \
   static inline lb_tensor* function(lbc* c, lb_tensor* x) { \
-    static const lb_op* op;                               \
-    lb_arg args[1];                                       \
-    args[0] = lbc_t(x);                                   \
-    return lbc_op(c, &op, name, "", args, 1);             \
+    static const lb_op* op;                                 \
+    lb_arg args[1];                                         \
+    args[0] = lbc_t(x);                                     \
+    return lbc_op(c, &op, name, "", args, 1);               \
   }
-#define LBC_BINARY(function, name, overload)                            \
+#define LBC_BINARY(function, name, overload)                              \
   static inline lb_tensor* function(lbc* c, lb_tensor* a, lb_tensor* b) { \
-    static const lb_op* op;                                             \
-    lb_arg args[2];                                                     \
-    args[0] = lbc_t(a);                                                 \
-    args[1] = lbc_t(b);                                                 \
-    return lbc_op(c, &op, name, overload, args, 2);                     \
+    static const lb_op* op;                                               \
+    lb_arg args[2];                                                       \
+    args[0] = lbc_t(a);                                                   \
+    args[1] = lbc_t(b);                                                   \
+    return lbc_op(c, &op, name, overload, args, 2);                       \
   }
 LBC_BINARY(lbc_add, "aten::add", "Tensor")
 LBC_BINARY(lbc_sub, "aten::sub", "Tensor")
@@ -216,11 +216,8 @@ static inline void lbc_put(lbc* c, lb_batch* batch, const char* name, const lb_t
   }
 }
 /* Standard normal or uniform numbers of the shape of `like`, keyed by their sample. */
-static inline lb_tensor* lbc_draw(lbc* c,
-                                  const lb_step* step,
-                                  const char* purpose,
-                                  const lb_tensor* like,
-                                  int uniform) {
+static inline lb_tensor* lbc_draw(
+    lbc* c, const lb_step* step, const char* purpose, const lb_tensor* like, int uniform) {
   lb_key key;
   lb_tensor_info info;
   lb_tensor* out = NULL;
@@ -237,8 +234,8 @@ static inline lb_tensor* lbc_draw(lbc* c,
     c->status = lbc_tensors->info(like, &info);
   }
   if (c->status == NULL) {
-    c->status = (uniform ? lbc_random->uniform : lbc_random->normal)(&key, info.sizes, info.ndim,
-                                                                     &out);
+    c->status =
+        (uniform ? lbc_random->uniform : lbc_random->normal)(&key, info.sizes, info.ndim, &out);
   }
   return c->status == NULL ? lbc_hold(c, out) : NULL;
 }

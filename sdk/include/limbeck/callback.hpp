@@ -10,7 +10,7 @@
 #include <limbeck/draft/sample.h>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // What happened, lent for the call. Random draws count in the event's step. [control]
 class Event : public Draws {
@@ -127,7 +127,7 @@ const lb_component* callback(const char* name, const char* doc) {
     }
     return v;
   }();
-  if constexpr (requires(T& self, const Event& event, const Batch& prompts) {
+  if constexpr (requires(T & self, const Event& event, const Batch& prompts) {
                   self.sample(event, prompts);
                 }) {
     static const lb_sample_vtable sample = [] {
@@ -141,15 +141,14 @@ const lb_component* callback(const char* name, const char* doc) {
       };
       return v;
     }();
-    return detail::component<T>("limbeck.callback/1", name, doc, &vtable,
-                                [](const char* id) noexcept -> const void* {
-                                  return std::strcmp(id, LB_SAMPLE_EXTENSION) == 0 ? &sample
-                                                                                   : nullptr;
-                                });
+    return detail::component<T>(
+        "limbeck.callback/1", name, doc, &vtable, [](const char* id) noexcept -> const void* {
+          return std::strcmp(id, LB_SAMPLE_EXTENSION) == 0 ? &sample : nullptr;
+        });
   } else {
     return detail::component<T>("limbeck.callback/1", name, doc, &vtable);
   }
 }
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

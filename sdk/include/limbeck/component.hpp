@@ -21,7 +21,7 @@
 #include <limbeck/step.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // For tables of roles.
 inline constexpr uint32_t kFrozen = 0;
@@ -147,7 +147,7 @@ const lb_component* component(const char* kind,
                               const char* name,
                               const char* doc,
                               const void* vtable,
-                              const void* (*get_extension)(const char*) LB_NOEXCEPT = nullptr) {
+                              const void* (*get_extension)(const char*)LB_NOEXCEPT = nullptr) {
   component_name<T> = name;
   auto* made = new lb_component{};  // lives as long as the process
   made->struct_size = sizeof(lb_component);
@@ -163,14 +163,12 @@ const lb_component* component(const char* kind,
   made->get_extension = get_extension;
   if constexpr (requires { T::extension(name); }) {
     if (get_extension == nullptr) {
-      made->get_extension = [](const char* id) noexcept -> const void* {
-        return T::extension(id);
-      };
+      made->get_extension = [](const char* id) noexcept -> const void* { return T::extension(id); };
     }
   }
   return made;
 }
 
 }  // namespace detail
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

@@ -12,7 +12,7 @@
 #include <limbeck/component.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // One entry of a sample.
 struct Field {
@@ -86,7 +86,7 @@ const lb_component* dataset(const char* name, const char* doc) {
     v.length = [](void* self) noexcept -> int64_t {
       int64_t length = 0;
       report(guard("length()", detail::component_name<T>,
-                                [&] { length = Open::of(self).set->length(); }));
+                   [&] { length = Open::of(self).set->length(); }));
       return length;
     };
     v.fields = [](void* self, lb_fields* out) noexcept {
@@ -160,5 +160,5 @@ inline bool is_wanted(const lb_source& source, const std::string& name) {
   return false;
 }
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

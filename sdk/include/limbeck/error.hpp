@@ -17,8 +17,11 @@
 
 #include <limbeck/abi.h>
 
+// Of the SDK's namespaces: what a plugin compiles in stays its own.
+#define LB_HIDDEN __attribute__((visibility("hidden")))
+
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // Tables of the host. Set once by bind(), before any other call of the SDK, and constant after.
 struct Services {
@@ -168,5 +171,5 @@ inline void poll_stop() {
   }
 }
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

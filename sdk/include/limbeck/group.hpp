@@ -5,7 +5,7 @@
 #include <limbeck/batch.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // One group of ranks: LB_WORLD, LB_DATA or LB_SEQUENCE.
 class Group {
@@ -50,5 +50,5 @@ class Group {
   lb_group group_;
 };
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

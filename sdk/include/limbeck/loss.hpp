@@ -5,7 +5,7 @@
 #include <limbeck/component.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // Base class. A subclass may declare `needs` and `reads`.
 class Loss {
@@ -36,8 +36,7 @@ const lb_component* loss(const char* name, const char* doc) {
                    [&] { *out = detail::make<T>(config).release(); });
     };
     v.destroy = detail::destroy<T>;
-    v.loss = [](void* self, const lb_step* step, const lb_batch* values,
-                lb_tensor** out) noexcept {
+    v.loss = [](void* self, const lb_step* step, const lb_batch* values, lb_tensor** out) noexcept {
       return guard("loss()", detail::component_name<T>, [&] {
         const auto entries = Batch::view(values);
         *out = static_cast<T*>(self)->loss(Step(step), entries).release();
@@ -54,5 +53,5 @@ const lb_component* loss(const char* name, const char* doc) {
   return detail::component<T>("limbeck.loss/1", name, doc, &vtable);
 }
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

@@ -13,7 +13,7 @@
 #include <limbeck/component.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // The rounds of a step, lent to plan(). A round is micro-steps, then one optimiser update of each
 // of its roles, then its averages. Each call returns the plan, for chaining.
@@ -106,5 +106,5 @@ const lb_component* method(const char* name, const char* doc) {
   return detail::component<T>("limbeck.method/1", name, doc, &vtable);
 }
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

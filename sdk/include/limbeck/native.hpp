@@ -13,7 +13,7 @@
 #include <limbeck/plugin.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 namespace native {
 
 // The libtorch tensor behind a lent handle. Lives as long as the handle.
@@ -48,5 +48,5 @@ inline std::vector<Tensor> wrap(std::vector<at::Tensor> tensors) {
 }
 
 }  // namespace native
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

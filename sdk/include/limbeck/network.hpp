@@ -16,7 +16,7 @@
 #include <limbeck/component.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 using Unit = lb_unit;    // what the host shards, gathers, recomputes and offloads as one
 using Param = lb_param;  // index of a parameter in its unit
@@ -241,5 +241,5 @@ const lb_component* network(const char* name, const char* doc) {
   return detail::component<T>(T::kind, name, doc, &vtable);
 }
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

@@ -26,7 +26,7 @@
 #include <limbeck/error.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 namespace detail {
 
@@ -170,7 +170,7 @@ class OptionTable {
   const char* text(std::string value) { return texts_.emplace_back(std::move(value)).c_str(); }
 
   std::vector<lb_option> rows_;
-  std::deque<std::string> texts_;                   // deque: rows point into its strings
+  std::deque<std::string> texts_;  // deque: rows point into its strings
   std::deque<std::vector<const char*>> choices_;
 };
 
@@ -241,5 +241,5 @@ class OptionValues {
   const lb_config* config_;
 };
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

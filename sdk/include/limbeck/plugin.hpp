@@ -38,7 +38,7 @@
 #endif
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // The description behind the entry symbol; lives as long as the process.
 template <size_t n>
@@ -60,13 +60,13 @@ const lb_plugin* plugin(const lb_component* const (&components)[n],
   return made;
 }
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb
 
-#define LB_PLUGIN(...)                                                                       \
-  const lb_plugin* limbeck_plugin_v1(void) {                                                 \
-    static const lb_component* const lb_components[] = {__VA_ARGS__};                        \
-    static const lb_plugin* const lb_description = ::lb::plugin(                             \
-        lb_components, LB_PLUGIN_ID, LB_PLUGIN_VERSION, LB_PLUGIN_LICENSE, LB_TORCH_TAG);    \
-    return lb_description;                                                                   \
+#define LB_PLUGIN(...)                                                                    \
+  const lb_plugin* limbeck_plugin_v1(void) {                                              \
+    static const lb_component* const lb_components[] = {__VA_ARGS__};                     \
+    static const lb_plugin* const lb_description = ::lb::plugin(                          \
+        lb_components, LB_PLUGIN_ID, LB_PLUGIN_VERSION, LB_PLUGIN_LICENSE, LB_TORCH_TAG); \
+    return lb_description;                                                                \
   }

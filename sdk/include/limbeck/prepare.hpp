@@ -5,7 +5,7 @@
 #include <limbeck/component.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // Base class. A subclass may declare `needs`, `reads` and `writes`.
 class Prepare {
@@ -53,5 +53,5 @@ const lb_component* prepare(const char* name, const char* doc) {
   return detail::component<T>("limbeck.prepare/1", name, doc, &vtable);
 }
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

@@ -12,7 +12,7 @@
 #include <limbeck/tensor.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // The networks of the run. A role is an index into the table of the component that is called:
 // a method's `roles`, the `needs` of a hook or callback. Lent for the call. [control]
@@ -127,11 +127,11 @@ class Step : public Draws {
         batch_(Batch::view(step->batch)),
         facts_(Batch::view(step->facts)) {}
 
-  int64_t step() const { return step_->step; }      // from 1
-  uint32_t micro() const { return step_->micro; }   // index of the micro-step in its round
+  int64_t step() const { return step_->step; }       // from 1
+  uint32_t micro() const { return step_->micro; }    // index of the micro-step in its round
   uint32_t micros() const { return step_->micros; }  // micro-steps of this round
-  uint32_t round() const { return step_->round; }   // index into what plan() made
-  uint32_t nth() const { return step_->nth; }       // in prepare(): which batch of the micro-step
+  uint32_t round() const { return step_->round; }    // index into what plan() made
+  uint32_t nth() const { return step_->nth; }        // in prepare(): which batch of the micro-step
   // Whether this round updates the method's role.
   bool updates(uint32_t role) const { return (step_->roles >> role & 1U) != 0; }
 
@@ -263,5 +263,5 @@ class Reader {
   const lb_reader* reader_;
 };
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

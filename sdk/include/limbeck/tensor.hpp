@@ -21,7 +21,7 @@
 #include <limbeck/error.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 class Tensor;
 
@@ -919,12 +919,11 @@ inline std::vector<Tensor> apply(Differentiable function, Tensors inputs, size_t
   };
   fn.release = [](void* self) noexcept { delete static_cast<Differentiable*>(self); };
   std::vector<Tensor> out(n_out);
-  check(services.tensor->apply(&fn, reinterpret_cast<lb_tensor* const*>(inputs.data()),
-                               static_cast<uint32_t>(inputs.size()),
-                               reinterpret_cast<lb_tensor**>(out.data()),
-                               static_cast<uint32_t>(n_out)));
+  check(services.tensor->apply(
+      &fn, reinterpret_cast<lb_tensor* const*>(inputs.data()), static_cast<uint32_t>(inputs.size()),
+      reinterpret_cast<lb_tensor**>(out.data()), static_cast<uint32_t>(n_out)));
   return out;
 }
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

@@ -34,9 +34,9 @@
 #define LB_TAG_SANITIZER "none"
 #endif
 
-#define LB_TORCH_TAG                                                              \
-  "torch=" LB_TAG_TEXT(TORCH_VERSION_MAJOR) "." LB_TAG_TEXT(TORCH_VERSION_MINOR)  \
-  "." LB_TAG_TEXT(TORCH_VERSION_PATCH) ";cxx11abi=" LB_TAG_CXX11                  \
-  ";debugstl=" LB_TAG_DEBUG ";san=" LB_TAG_SANITIZER
+#define LB_TORCH_TAG                                                                              \
+  "torch=" LB_TAG_TEXT(TORCH_VERSION_MAJOR) "." LB_TAG_TEXT(TORCH_VERSION_MINOR) "." LB_TAG_TEXT( \
+      TORCH_VERSION_PATCH) ";cxx11abi=" LB_TAG_CXX11 ";debugstl=" LB_TAG_DEBUG                    \
+                           ";san=" LB_TAG_SANITIZER
 
 #endif /* LIMBECK_TORCH_TAG_H */

@@ -9,7 +9,7 @@
 #include <limbeck/component.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 
 // Base class. The constructor takes `(const Options&, const lb_tracked_run&)`, or the run alone;
 // texts of the run are lent for the constructor. On rank 0 only, on one thread. [worker]
@@ -61,13 +61,12 @@ const lb_component* tracker(const char* name, const char* doc) {
     };
     v.close = [](void* self, int32_t succeeded) noexcept {
       const std::unique_ptr<T> tracker(static_cast<T*>(self));
-      report(guard("close()", detail::component_name<T>,
-                                [&] { tracker->close(succeeded != 0); }));
+      report(guard("close()", detail::component_name<T>, [&] { tracker->close(succeeded != 0); }));
     };
     return v;
   }();
   return detail::component<T>("limbeck.tracker/1", name, doc, &vtable);
 }
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

@@ -9,7 +9,7 @@
 #include <limbeck/diffusion/scalar_or_tensor.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 namespace diffusion {
 
 // Levels below it count as it where a formula divides by sigma.
@@ -52,5 +52,5 @@ T noise_from_x0(const T& x, const T& x0, const S& sigma) {
 }
 
 }  // namespace diffusion
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

@@ -9,7 +9,7 @@
 #include <limbeck/diffusion/scalar_or_tensor.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 namespace diffusion {
 
 // u from z ~ N(0, 1): sigmoid(mean + std z). A positive mean gives larger u, hence less noise.
@@ -34,5 +34,5 @@ T index_of(const T& u, int64_t n = 1000) {
 }
 
 }  // namespace diffusion
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

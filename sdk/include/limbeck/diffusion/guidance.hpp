@@ -5,7 +5,7 @@
 #include <limbeck/diffusion/scalar_or_tensor.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 namespace diffusion {
 
 // unconditional + scale (conditional - unconditional); scale 1 is no guidance, and then the
@@ -17,5 +17,5 @@ T guide(const T& unconditional, const T& conditional, double scale) {
 }
 
 }  // namespace diffusion
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

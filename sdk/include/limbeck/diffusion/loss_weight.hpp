@@ -8,7 +8,7 @@
 #include <limbeck/diffusion/scalar_or_tensor.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 namespace diffusion {
 
 // 1 / sigma^2, with levels below `least` counted as that.
@@ -25,5 +25,5 @@ T cosmap_weight(const T& sigma) {
 }
 
 }  // namespace diffusion
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

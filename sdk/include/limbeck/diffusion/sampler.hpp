@@ -15,7 +15,7 @@
 #include <limbeck/diffusion/schedule.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 namespace diffusion {
 
 // steps + 1 levels: a uniform grid from 1 to 0, shifted once.
@@ -54,5 +54,5 @@ T renoise_step(const T& x, const T& v, double sigma, double next, const T& noise
 }
 
 }  // namespace diffusion
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

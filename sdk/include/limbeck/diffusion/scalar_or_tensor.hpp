@@ -9,7 +9,7 @@
 #include <limbeck/tensor.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 namespace diffusion {
 
 inline double clamp(double x, double low, double high) { return std::clamp(x, low, high); }
@@ -32,5 +32,5 @@ inline Tensor per_video(const Tensor& values) {
 }
 
 }  // namespace diffusion
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

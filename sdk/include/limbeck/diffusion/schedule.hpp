@@ -12,7 +12,7 @@
 #include <limbeck/diffusion/scalar_or_tensor.hpp>
 
 namespace lb {
-inline namespace v1 __attribute__((visibility("hidden"))) {
+inline namespace v1 LB_HIDDEN {
 namespace diffusion {
 
 // Timesteps of sigma = 1.
@@ -91,5 +91,5 @@ inline std::vector<double> warp(std::vector<double> timesteps, double s) {
 }
 
 }  // namespace diffusion
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

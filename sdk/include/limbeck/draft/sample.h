@@ -18,7 +18,7 @@ typedef struct lb_sample_vtable {
   /* `self` is the callback's instance. `prompts` has the text "prompt", one row per video, and the
    * text "output": the folder to write to, which exists. `event` gives networks, facts and
    * metrics as in LB_ON_VALIDATE. [control] */
-  lb_status* (*sample)(void* self, const lb_event* event, const lb_batch* prompts) LB_NOEXCEPT;
+  lb_status* (*sample)(void* self, const lb_event* event, const lb_batch* prompts)LB_NOEXCEPT;
 } lb_sample_vtable;
 
 #ifdef __cplusplus

@@ -92,7 +92,7 @@ const char* get_key(const lb_config* config, const char* path, int64_t index) no
   if (const auto* found = find(config, path)) {
     const auto* table = std::get_if<ConfigValue::Table>(&found->value);
     if (table != nullptr && index >= 0 && static_cast<size_t>(index) < table->size()) {
-      return (*table)[static_cast<size_t>(index)].first.c_str();
+      return (*table)[static_cast<size_t>(index)].key.c_str();
     }
   }
   report(config, path, cat("a table with a key number ", index).c_str());

@@ -16,14 +16,21 @@
 
 namespace limbeck {
 
+struct ConfigItem;
+
 // A value of a checked table.
 struct ConfigValue {
   using List = std::vector<ConfigValue>;
-  using Table = std::vector<std::pair<std::string, ConfigValue>>;  // in manifest order
+  using Table = std::vector<ConfigItem>;  // in manifest order
 
   std::variant<bool, int64_t, double, std::string, List, Table> value;
   bool is_given = false;  // by the user, not a default
   Position at;            // of the value; of the table for a default
+};
+
+struct ConfigItem {
+  std::string key;
+  ConfigValue value;
 };
 
 // "limbeck.config/1".

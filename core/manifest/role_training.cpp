@@ -49,7 +49,7 @@ void overlay(ConfigValue::Table& base, const ConfigValue::Table& own) {
       }
     }
     if (is_new) {
-      base.emplace_back(name, value);
+      base.push_back({name, value});
     }
   }
 }

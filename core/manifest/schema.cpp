@@ -136,7 +136,7 @@ ConfigValue::Table check_open_table(const Claim& claim, const CheckScope& scope)
   ConfigValue::Table out;
   for (const auto& member : *claim.node.table()) {
     const std::string key = join_key(claim.key, member.key);
-    out.emplace_back(member.key, check_item({member.node, field, key}, scope));
+    out.push_back({member.key, check_item({member.node, field, key}, scope)});
   }
   return out;
 }
@@ -260,7 +260,7 @@ ConfigValue::Table check_values(const Node& table,
     const Node* given = table.find(option.name);
     if (given == nullptr) {
       if ((option.flags & (kOptional | kUnavailable | kElsewhere)) == 0) {
-        out.emplace_back(option.name, default_of(option, option_key, table.at, scope));
+        out.push_back({option.name, default_of(option, option_key, table.at, scope)});
       }
       continue;
     }
@@ -277,7 +277,7 @@ ConfigValue::Table check_values(const Node& table,
     if ((option.flags & kElsewhere) != 0) {
       check_shape(claim, scope);
     } else {
-      out.emplace_back(option.name, check_option(claim, scope));
+      out.push_back({option.name, check_option(claim, scope)});
     }
   }
   return out;

@@ -84,7 +84,7 @@ std::shared_ptr<const lb_config> options_of(const Network& network) {
   auto config = std::make_shared<lb_config>();
   const auto given = [](auto value) { return ConfigValue{std::move(value), true, {}}; };
   const auto add = [&](const char* name, auto value) {
-    config->table.emplace_back(name, given(std::move(value)));
+    config->table.push_back({name, given(std::move(value))});
   };
   add("patch_size",
       ConfigValue::List{given(network.patch_frames), given(int64_t{2}), given(int64_t{2})});

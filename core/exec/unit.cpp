@@ -39,9 +39,11 @@ lb_status* ops_linear(const lb_unit_call* call,
                 "linear(): the unit has ", weights.size(), " parameters, got numbers ", weight,
                 " and ", bias);
     const auto& slots = *static_cast<const HostCall*>(call)->slots;
+    const bool has_bias = bias != LB_NO_PARAM;
     *out = give(linear(tensor_of(x), weights[weight],
-                       bias == LB_NO_PARAM ? std::optional<at::Tensor>() : weights[bias],
-                       slots.empty() ? nullptr : slots[weight]));
+                       has_bias ? std::optional(weights[bias]) : std::nullopt,
+                       slots.empty() ? nullptr : slots[weight],
+                       slots.empty() || !has_bias ? nullptr : slots[bias]));
   });
 }
 

@@ -2,8 +2,10 @@
 #include "core/ops/attention.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
+#include "core/ops/short_attention.hpp"
 #include "core/tensor/handle.hpp"
 
 namespace limbeck {
@@ -125,6 +127,11 @@ at::Tensor attend(const lb_attend& spec,
                 "key_mask must be [b, s] = [", k.size(0), ", ", k.size(1), "], got ", keys.sizes());
     const auto wide = keys.to(at::kBool).view({keys.size(0), 1, 1, keys.size(1)});
     mask = mask.has_value() ? mask->logical_and(wide) : wide;
+  }
+  if (!mask.has_value() && is_short_attention(q, k, v)) {
+    const double scale =
+        spec.scale != 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+    return short_attention(q, k, v, scale);
   }
   const auto scale = spec.scale != 0 ? std::optional(spec.scale) : std::nullopt;
   return at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),

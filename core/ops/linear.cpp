@@ -1,36 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/linear.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include <torch/csrc/autograd/custom_function.h>
+#include <ATen/Dispatch.h>
+
+#include "core/ops/kernels/kernels.hpp"
+#include "core/ops/node.hpp"
+#include "core/ops/parallel.hpp"
+#include "core/ops/support.hpp"
 
 namespace limbeck {
 namespace {
 
-using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+at::Tensor as_rows(const at::Tensor& x) { return x.dim() == 2 ? x : x.reshape({-1, x.size(-1)}); }
 
 at::Tensor with_last_size(const at::Tensor& rows, at::IntArrayRef like) {
+  if (like.size() == 2) {
+    return rows;
+  }
   auto sizes = like.vec();
   sizes.back() = rows.size(-1);
   return rows.view(sizes);
 }
 
-at::Tensor product(const at::Tensor& x,
-                   const at::Tensor& weight,
-                   const std::optional<at::Tensor>& bias) {
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const auto rows = as_rows(x);
   return with_last_size(
-      bias.has_value() ? at::addmm(*bias, rows, weight.t()) : at::mm(rows, weight.t()), x.sizes());
+      bias.defined() ? at::addmm(bias, rows, weight.t()) : at::mm(rows, weight.t()), x.sizes());
 }
 
-// grad_out^T x for rows of both, into the slot. The first product replaces what is there: neither
-// a zeroed buffer nor a temporary is needed.
-void accumulate(GradSlot& slot, const at::Tensor& grad_out, const at::Tensor& rows) {
+// sums += the sums of columns of `rows`.
+void add_column_sums(const at::Tensor& sums, const at::Tensor& rows) {
+  if (!has_loops({sums, rows})) {
+    sums.add_(rows.sum(0));
+    return;
+  }
+  const auto dense = with_dense_rows(rows);
+  AT_DISPATCH_FLOATING_TYPES(dense.scalar_type(), "column_sums", [&] {
+    const auto* from = dense.const_data_ptr<scalar_t>();
+    auto* to = sums.mutable_data_ptr<scalar_t>();
+    const auto& loops = kernels::kernels<scalar_t>();
+    // Threads share columns, in whole cache lines, so that every sum has one order.
+    constexpr int64_t kColumns = 64;
+    const auto width = dense.size(1);
+    over_rows((width + kColumns - 1) / kColumns, dense.size(0) * kColumns,
+              [&](int64_t begin, int64_t end) {
+                const auto first = begin * kColumns;
+                loops.column_sums(from + first, dense.size(0), dense.stride(0),
+                                  std::min(width, end * kColumns) - first, to + first);
+              });
+  });
+}
+
+// grad_out^T x for rows of both. The first product replaces what is there: neither a zeroed buffer
+// nor a temporary is needed.
+void accumulate_product(GradSlot& slot, const at::Tensor& grad_out, const at::Tensor& rows) {
   if (slot.is_fresh) {
     at::mm_out(slot.grad, grad_out.t(), rows);
     slot.is_fresh = false;
@@ -40,39 +69,50 @@ void accumulate(GradSlot& slot, const at::Tensor& grad_out, const at::Tensor& ro
   *slot.touched = true;
 }
 
-// The weight is an input of the node, so that asking autograd for its gradient, or for others
-// only, works in the ordinary way; the gradient itself may go past autograd.
-struct Linear : torch::autograd::Function<Linear> {
-  static at::Tensor forward(AutogradContext* context,
-                            const at::Tensor& x,
-                            const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias,
-                            int64_t slot) {
-    context->save_for_backward({x, weight});
-    context->saved_data["slot"] = slot;
-    context->saved_data["has_bias"] = bias.has_value();
-    return product(x, weight, bias);
+// Parameters are inputs of the node, so that asking autograd for their gradients, or for others
+// only, works in the ordinary way; the gradients themselves may go past autograd.
+struct Linear {
+  GradSlot* weight_slot = nullptr;
+  GradSlot* bias_slot = nullptr;
+
+  static const char* name() { return "LimbeckLinear"; }
+  static bool saves_output(size_t /*i*/) { return false; }
+  enum In { kX, kWeight, kBias };
+
+  variable_list composite(const variable_list& in) const {
+    return {product(in[kX], in[kWeight], in[kBias])};
   }
 
-  static variable_list backward(AutogradContext* context, variable_list grad_out) {
-    const auto saved = context->get_saved_variables();
-    const auto& x = saved[0];
-    const auto& weight = saved[1];
-    const auto grad = as_rows(grad_out[0]);
-    variable_list result(4);
-    if (context->needs_input_grad(0)) {
-      result[0] = with_last_size(grad.mm(weight), x.sizes());
+  variable_list forward(const variable_list& in, variable_list& /*extra*/) const {
+    return composite(in);
+  }
+
+  variable_list backward(const variable_list& in,
+                         const variable_list& /*out*/,
+                         const variable_list& /*extra*/,
+                         const variable_list& grads,
+                         const std::vector<bool>& needs) const {
+    const auto& x = in[kX];
+    const auto grad = as_rows(grads[0]);
+    variable_list result(3);
+    if (needs[kX]) {
+      result[kX] = with_last_size(grad.mm(in[kWeight]), x.sizes());
     }
-    if (context->needs_input_grad(1)) {
-      auto* slot = reinterpret_cast<GradSlot*>(context->saved_data["slot"].toInt());
-      if (slot != nullptr) {
-        accumulate(*slot, grad, as_rows(x));
+    if (needs[kWeight]) {
+      if (weight_slot != nullptr) {
+        accumulate_product(*weight_slot, grad, as_rows(x));
       } else {
-        result[1] = grad.t().mm(as_rows(x));
+        result[kWeight] = grad.t().mm(as_rows(x));
       }
     }
-    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) {
-      result[2] = grad.sum(0);
+    if (needs[kBias]) {
+      if (bias_slot != nullptr) {
+        add_column_sums(bias_slot->grad, grad);
+        *bias_slot->touched = true;
+      } else {
+        result[kBias] = at::zeros({grad.size(1)}, grad.options());
+        add_column_sums(result[kBias], grad);
+      }
     }
     return result;
   }
@@ -83,14 +123,13 @@ struct Linear : torch::autograd::Function<Linear> {
 at::Tensor linear(const at::Tensor& x,
                   const at::Tensor& weight,
                   const std::optional<at::Tensor>& bias,
-                  GradSlot* slot) {
+                  GradSlot* weight_slot,
+                  GradSlot* bias_slot) {
   TORCH_CHECK(weight.dim() == 2 && x.dim() >= 1 && x.size(-1) == weight.size(1),
               "linear() takes x [..., in] and a weight [out, in], got ", x.sizes(), " and ",
               weight.sizes());
-  if (!at::GradMode::is_enabled()) {
-    return product(x, weight, bias);
-  }
-  return Linear::apply(x, weight, bias, reinterpret_cast<int64_t>(slot));
+  return OpNode<Linear>::apply({weight_slot, bias_slot},
+                               {x, weight, bias.value_or(at::Tensor())})[0];
 }
 
 }  // namespace limbeck

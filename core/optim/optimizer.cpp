@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <ATen/ops/_fused_adamw.h>
-
+#include "core/ops/adamw.hpp"
 #include "core/optim/norm.hpp"
 #include "core/optim/schedule.hpp"
 
@@ -21,11 +20,8 @@ RoleOptimizer::RoleOptimizer(Role& role, int64_t horizon)
     : role_(role),
       horizon_(horizon),
       exp_avg_(at::zeros_like(role.master())),
-      exp_avg_sq_(at::zeros_like(role.master())) {
-  for (size_t i = 0; i < role.layout().trained.size(); ++i) {
-    part_steps_.push_back(at::zeros({}, at::kFloat));
-  }
-}
+      exp_avg_sq_(at::zeros_like(role.master())),
+      range_updates_(role.layout().trained.size()) {}
 
 double RoleOptimizer::learning_rate() const {
   const auto& spec = role_.spec().optimizer;
@@ -37,48 +33,43 @@ double RoleOptimizer::grad_norm() const {
   return std::sqrt(squared_norm(role_.grad()));
 }
 
-void RoleOptimizer::clip(double norm, double max_norm) {
-  const double scale = max_norm / (norm + kClipEps);
-  if (scale < 1.0) {
-    const at::NoGradGuard no_grad;
-    role_.grad().mul_(scale);
-  }
+double RoleOptimizer::clip_scale(double norm, double max_norm) {
+  return std::min(1.0, max_norm / (norm + kClipEps));
 }
 
-void RoleOptimizer::update(int64_t step) {
+void RoleOptimizer::update(int64_t step, double grad_scale) {
   const at::NoGradGuard no_grad;
   const auto& spec = role_.spec().optimizer;
-  const auto& ranges = role_.layout().trained;
-  const double lr = learning_rate();
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    const auto& range = ranges[i];
-    if (!role_.is_touched(range.part)) {
-      continue;
-    }
+  const auto& ema = role_.spec().ema;
+  const bool is_averaged = ema.has_value() && step >= ema->start_step;
+  AdamWConstants constants;
+  constants.grad_scale = grad_scale;
+  constants.lr = learning_rate();
+  constants.beta1 = spec.beta1;
+  constants.beta2 = spec.beta2;
+  constants.eps = spec.eps;
+  constants.average_weight = is_averaged ? 1.0 - ema_decay(*ema, averaged_updates_ + 1) : 0.0;
+  for (size_t i = 0; i < role_.layout().trained.size(); ++i) {
+    const auto& range = role_.layout().trained[i];
     const auto slice = [&](const at::Tensor& flat) {
       return flat.narrow(0, range.offset, range.size);
     };
-    part_steps_[i].add_(1);
-    // The buffers are contiguous: the fused kernel reads wrong elements of others without a word.
-    at::_fused_adamw_({slice(role_.master())}, {slice(role_.grad())}, {slice(exp_avg_)},
-                      {slice(exp_avg_sq_)}, {}, {part_steps_[i]}, lr, spec.beta1, spec.beta2,
-                      range.is_decayed ? spec.weight_decay : 0.0, spec.eps, false, false);
+    const auto average = is_averaged ? slice(role_.average()) : at::Tensor();
+    if (role_.is_touched(range.part)) {
+      constants.weight_decay = range.is_decayed ? spec.weight_decay : 0.0;
+      constants.count = ++range_updates_[i];
+      adamw_ema(slice(role_.master()), slice(role_.grad()), slice(exp_avg_), slice(exp_avg_sq_),
+                average, constants);
+    } else if (is_averaged) {
+      average.lerp_(slice(role_.master()), constants.average_weight);
+    }
   }
   ++updates_;
-  update_average(step);
-}
-
-void RoleOptimizer::update_average(int64_t step) {
-  const auto& ema = role_.spec().ema;
-  if (!ema.has_value()) {
-    return;
-  }
-  if (step < ema->start_step) {
+  if (is_averaged) {
+    ++averaged_updates_;
+  } else if (ema.has_value()) {
     role_.reset_average();
-    return;
   }
-  ++averaged_updates_;
-  role_.average().lerp_(role_.master(), 1.0 - ema_decay(*ema, averaged_updates_));
 }
 
 void RoleOptimizer::clear_grad() { role_.clear_grad(); }

@@ -29,24 +29,22 @@ class RoleOptimizer {
 
   // The norm of the accumulated gradient over all ranks. Synchronises.
   double grad_norm() const;
-  // Scales the gradient so that its norm, which is `norm`, is at most `max_norm`.
-  void clip(double norm, double max_norm);
-  // One update from the accumulated gradient, then the moving average. `step` is the number of
-  // the training step, from 1.
-  void update(int64_t step);
+  // What to multiply a gradient of norm `norm` by, so that its norm is at most `max_norm`.
+  static double clip_scale(double norm, double max_norm);
+  // One update from the accumulated gradient times `grad_scale`, then the moving average. `step` is
+  // the number of the training step, from 1.
+  void update(int64_t step, double grad_scale);
   // Zeroes the gradient for the next round.
   void clear_grad();
 
  private:
-  void update_average(int64_t step);
-
   Role& role_;
   int64_t horizon_;
   int64_t updates_ = 0;
   int64_t averaged_updates_ = 0;
   at::Tensor exp_avg_;
   at::Tensor exp_avg_sq_;
-  std::vector<at::Tensor> part_steps_;  // fp32 scalars, by trained range
+  std::vector<int64_t> range_updates_;  // by trained range
 };
 
 // The decay of average number `n` (from 1): `decay` itself, or at most (1 + n) / (10 + n) (ratio)

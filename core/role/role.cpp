@@ -157,15 +157,20 @@ Role::UnitParams Role::views(const at::Tensor& trained) const {
   return result;
 }
 
-// Linear weights that bodies reach through the host only, in the dtype of the master weights: their
-// gradients go past autograd. Recompute differentiates copies of the parameters instead.
+// Gradients of parameters in the dtype of the master weights may go past autograd. Linear weights
+// that bodies reach through the host only belong to their slot alone. Recompute differentiates
+// copies of the parameters instead.
 GradSlot* Role::make_slot(const ParamLayout& param, const at::Tensor& grad) {
-  constexpr uint32_t kThroughHost = LB_PARAM_LINEAR | LB_PARAM_VIA_LINEAR;
-  if ((param.flags & kThroughHost) != kThroughHost || param.shape.size() != 2 ||
-      spec_.recompute != Recompute::kKeep || compute_type_ != master_.scalar_type()) {
+  if (spec_.recompute != Recompute::kKeep || compute_type_ != master_.scalar_type()) {
     return nullptr;
   }
-  slot_store_.push_back({grad, true, &touched_[param.part]});
+  constexpr uint32_t kThroughHost = LB_PARAM_LINEAR | LB_PARAM_VIA_LINEAR;
+  GradSlot slot;
+  slot.grad = grad;
+  slot.is_exclusive = (param.flags & kThroughHost) == kThroughHost && param.shape.size() == 2;
+  slot.is_fresh = slot.is_exclusive;
+  slot.touched = &touched_[param.part];
+  slot_store_.push_back(slot);
   return &slot_store_.back();
 }
 
@@ -187,7 +192,7 @@ void Role::make_leaves() {
       live_[u][p] = leaf;
       leaves_.push_back(leaf);
       slots_[u][p] = make_slot(param, leaf.grad());
-      if (slots_[u][p] == nullptr) {
+      if (slots_[u][p] == nullptr || !slots_[u][p]->is_exclusive) {
         accumulated_.push_back(leaf.grad());
       }
     }
@@ -270,7 +275,7 @@ void Role::clear_grad() {
   const at::NoGradGuard no_grad;
   at::_foreach_zero_(accumulated_);
   for (auto& slot : slot_store_) {
-    slot.is_fresh = true;
+    slot.is_fresh = slot.is_exclusive;
   }
   std::fill_n(touched_.get(), layout_.parts.size(), false);
 }

@@ -74,8 +74,8 @@ class Role {
   at::Tensor& master() { return master_; }
   at::Tensor& grad() { return grad_; }
   at::Tensor& average() { return average_; }
-  // Where the weight gradients of a unit's linear layers go, by parameter; null where autograd
-  // accumulates them. Empty if that is so for all: recompute, or another compute dtype.
+  // Where the gradients of a unit's linear layers go, by parameter; null for parameters whose
+  // gradients go through autograd: all of them with recompute, or in another compute dtype.
   const std::vector<GradSlot*>& grad_slots(lb_unit unit) const { return slots_[unit]; }
   // Makes grad() complete: what nothing was accumulated into becomes zero. Before it is read.
   void settle_grad();

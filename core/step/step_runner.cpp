@@ -317,10 +317,9 @@ void StepRunner::update_roles(MicroStep& micro) {
     }
     parts_.metrics.add("grad_norm/" + name, norms[i], LB_LAST);
     parts_.metrics.add("lr/" + name, optimizer.learning_rate(), LB_LAST);
-    if (parts_.clip.max_grad_norm.has_value()) {
-      optimizer.clip(norms[i], *parts_.clip.max_grad_norm);
-    }
-    optimizer.update(micro.step);
+    const auto& max_norm = parts_.clip.max_grad_norm;
+    optimizer.update(micro.step,
+                     max_norm.has_value() ? RoleOptimizer::clip_scale(norms[i], *max_norm) : 1.0);
     optimizer.clear_grad();
   }
 }

@@ -52,13 +52,4 @@ lb::Tensor RotaryTables::get(const Geometry& geometry, lb_dtype dtype) {
   return table;
 }
 
-lb::Tensor rotate(const lb::Tensor& x, const lb::Tensor& table) {
-  static const lb::Op view_as_complex("aten::view_as_complex");
-  static const lb::Op view_as_real("aten::view_as_real");
-  // A pair as a complex number turns by one multiplication.
-  const auto pairs = view_as_complex({x.to(table.dtype()).unflatten(-1, {-1, 2})});
-  const auto turns = view_as_complex({table}).unsqueeze(1);  // [tokens, 1, d / 2]
-  return view_as_real({pairs * turns}).flatten(3, 4).to(x.dtype());
-}
-
 }  // namespace wan

@@ -40,8 +40,4 @@ class RotaryTables {
   std::map<std::array<int64_t, 4>, lb::Tensor> tables_;
 };
 
-// Turns every pair of x [b, tokens, heads, d] by the angles of `table` [tokens, d / 2, 2]. Computes
-// in the table's dtype, returns x's.
-lb::Tensor rotate(const lb::Tensor& x, const lb::Tensor& table);
-
 }  // namespace wan

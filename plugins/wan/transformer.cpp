@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include <limbeck/fused.hpp>
+
 #include "sinusoid.hpp"
 
 namespace wan {
@@ -16,36 +18,6 @@ lb_dtype island_of(lb_dtype compute) { return compute == LB_F64 ? LB_F64 : LB_F3
 
 // ---- Bodies of units. Each is a function of its inputs and its unit's parameters.
 
-// LayerNorm without weights, then x (1 + scale) + shift, in the dtype of `scale` and rounded once.
-// x [b, S, D]; shift and scale [b, 1, D], or [b, g, 1, D].
-lb::Tensor modulated_norm(const lb::Tensor& x,
-                          const lb::Tensor& shift,
-                          const lb::Tensor& scale,
-                          double eps) {
-  const auto about = x.info();
-  const int64_t width = about.sizes[2];
-  auto normed = lb::layer_norm(x.to(scale.dtype()), {width}, {}, {}, eps);
-  const auto groups = scale.dim() == 4 ? scale.size(1) : 1;
-  if (groups > 1) {
-    normed = normed.unflatten(1, {groups, -1});
-  }
-  const auto result = lb::addcmul(shift, normed, scale + 1).to(about.dtype);
-  return groups > 1 ? result.flatten(1, 2) : result;
-}
-
-// x + y gate in the dtype of `gate`, rounded once. x, y [b, S, D]; gate as in modulated_norm().
-lb::Tensor gated_sum(const lb::Tensor& x, const lb::Tensor& y, const lb::Tensor& gate) {
-  const auto wide = gate.dtype();
-  const auto groups = gate.dim() == 4 ? gate.size(1) : 1;
-  if (groups == 1) {
-    return lb::addcmul(x.to(wide), y.to(wide), gate).to(x.dtype());
-  }
-  const auto grouped = [&](const lb::Tensor& all) {
-    return all.to(wide).unflatten(1, {groups, -1});
-  };
-  return lb::addcmul(grouped(x), grouped(y), gate).flatten(1, 2).to(x.dtype());
-}
-
 // Queries from x, keys and values from y. `table` undefined: no rotation.
 lb::Tensor attention(const lb::Call& call,
                      const AttentionParams& params,
@@ -54,17 +26,12 @@ lb::Tensor attention(const lb::Call& call,
                      const lb::Tensor& x,
                      const lb::Tensor& y,
                      const lb::Tensor& table) {
-  const auto heads = [&](const lb::Tensor& all) {
-    return all.unflatten(2, {dimensions.heads, dimensions.head_dim});
-  };
   const auto normed = [&](const lb::Tensor& all, lb::Param weight) {
-    const auto split =
-        heads(lb::rms_norm(all, {dimensions.width}, call.param(weight), dimensions.eps));
-    return table.defined() ? rotate(split, table) : split;
+    return lb::rms_norm_rope(all, call.param(weight), table, dimensions.heads, dimensions.eps);
   };
   const auto q = normed(params.to_q(call, x), params.norm_q);
   const auto k = normed(params.to_k(call, y), params.norm_k);
-  const auto v = heads(params.to_v(call, y));
+  const auto v = params.to_v(call, y).unflatten(2, {dimensions.heads, dimensions.head_dim});
   return params.to_out(call, call.attend(spec, {q, k, v}).flatten(2, 3));
 }
 
@@ -78,31 +45,29 @@ lb::Tensor block(const lb::Call& call,
   // Keys and values both read it. Through one node their gradients meet inside the block, so that
   // those of all blocks are added in the same order whether or not a unit is repeated.
   static const lb::Op alias("aten::alias");
+  const auto& before = call.in(0);
   const auto context = alias({call.in(1)});
   const auto& time = call.in(2);
   const auto& table = call.in(3);
-  const auto wide = table.dtype();
 
-  const auto modulation = (call.param(params.table) + time.to(wide)).chunk(6, -2);
+  const auto modulation = (call.param(params.table) + time.to(table.dtype())).unbind(-2);
   const auto& [shift_1, scale_1, gate_1, shift_2, scale_2, gate_2] = std::tie(
       modulation[0], modulation[1], modulation[2], modulation[3], modulation[4], modulation[5]);
 
-  auto u = modulated_norm(call.in(0), shift_1, scale_1, dimensions.eps);
-  auto x =
-      gated_sum(call.in(0), attention(call, params.self, dimensions, self, u, u, table), gate_1);
-
+  auto u = lb::modulated_norm(before, shift_1, scale_1, dimensions.eps);
+  u = attention(call, params.self, dimensions, self, u, u, table);
+  lb::Tensor x;
   if (params.norm2_weight != LB_NO_PARAM) {
-    u = lb::layer_norm(x.to(wide), {dimensions.width}, call.param(params.norm2_weight),
-                       call.param(params.norm2_bias), dimensions.eps)
-            .to(x.dtype());
+    std::tie(x, u) = lb::residual_norm(before, u, gate_1, call.param(params.norm2_bias),
+                                       call.param(params.norm2_weight), false, dimensions.eps);
   } else {
+    x = lb::gated_residual(before, u, gate_1);
     u = x;
   }
-  x = x + attention(call, params.cross, dimensions, cross, u, context, {});
-
-  u = modulated_norm(x, shift_2, scale_2, dimensions.eps);
+  u = attention(call, params.cross, dimensions, cross, u, context, {});
+  std::tie(x, u) = lb::residual_norm(x, u, {}, shift_2, scale_2, true, dimensions.eps);
   u = params.down(call, lb::gelu_tanh(params.up(call, u)));
-  return gated_sum(x, u, gate_2);
+  return lb::gated_residual(x, u, gate_2);
 }
 
 // What the root computes before the blocks. in: patches [b, S, c pt ph pw], sinusoid [b g, freq],
@@ -124,8 +89,8 @@ std::vector<lb::Tensor> embed(const lb::Call& call, const RootParams& params) {
 // Returns [b, S, pt ph pw c'].
 lb::Tensor head(const lb::Call& call, const RootParams& params, double eps) {
   const auto& table = call.param(params.table);
-  const auto modulation = (table + call.in(1).to(table.dtype())).chunk(2, -2);
-  return params.out(call, modulated_norm(call.in(0), modulation[0], modulation[1], eps));
+  const auto modulation = (table + call.in(1).to(table.dtype())).unbind(-2);
+  return params.out(call, lb::modulated_norm(call.in(0), modulation[0], modulation[1], eps));
 }
 
 // ---- Checks

@@ -61,7 +61,7 @@ at::Tensor after(RoleSpec spec, int64_t count) {
   for (int64_t k = 1; k <= count; ++k) {
     const auto scale = static_cast<double>(k);
     fixture.put_grad({0.1 * scale, -0.2 * scale, 0.3 * scale});
-    optimizer.update(k);
+    optimizer.update(k, 1.0);
     optimizer.clear_grad();
   }
   return fixture.role.master().clone();
@@ -117,7 +117,7 @@ TEST_CASE("adamw: flagged parameters are not decayed when the manifest says so")
     }
     fixture.put_grad({0, 0, 0});
     RoleOptimizer optimizer(fixture.role, 100);
-    optimizer.update(1);
+    optimizer.update(1, 1.0);
     CHECK(fixture.role.master()[0].item<float>() == doctest::Approx(1.0 - 1e-5));
     CHECK(fixture.role.master()[bias->offset].item<float>() ==
           doctest::Approx(decays ? 1.0 - 1e-5 : 1.0).epsilon(1e-8));
@@ -128,20 +128,31 @@ TEST_CASE("adamw: a part that no gradient reached does not move") {
   Fixture fixture(golden_spec());
   RoleOptimizer optimizer(fixture.role, 100);
   const auto before = fixture.role.master().clone();
-  optimizer.update(1);
+  optimizer.update(1, 1.0);
   CHECK(at::equal(fixture.role.master(), before));
 }
 
-TEST_CASE("clip: the norm before, the gradient after") {
+TEST_CASE("clip: the scale brings a larger norm down, and leaves a smaller one") {
   Fixture fixture(golden_spec());
   RoleOptimizer optimizer(fixture.role, 100);
   fixture.put_grad({3, 0, 4});
+  CHECK(optimizer.grad_norm() == doctest::Approx(5.0).epsilon(1e-12));
+  CHECK(RoleOptimizer::clip_scale(5.0, 10.0) == 1.0);
+  CHECK(RoleOptimizer::clip_scale(5.0, 1.0) == doctest::Approx(1.0 / (5.0 + 1e-6)).epsilon(1e-12));
+}
 
-  CHECK(optimizer.grad_norm() == doctest::Approx(5.0).epsilon(1e-12));
-  optimizer.clip(5.0, 10.0);
-  CHECK(optimizer.grad_norm() == doctest::Approx(5.0).epsilon(1e-12));
-  optimizer.clip(5.0, 1.0);
-  CHECK(optimizer.grad_norm() == doctest::Approx(5.0 / (5.0 + 1e-6)).epsilon(1e-6));
+TEST_CASE("clip: an update of a scaled gradient is that of the gradient times the scale") {
+  const auto after_update = [](double factor, double scale) {
+    auto spec = golden_spec();
+    spec.optimizer.eps = 1.0;  // else AdamW does not notice the size of a first gradient
+    Fixture fixture(spec);
+    RoleOptimizer optimizer(fixture.role, 100);
+    fixture.put_grad({0.3 * factor, -0.2 * factor, 0.1 * factor});
+    optimizer.update(1, scale);
+    return fixture.role.master().clone();
+  };
+  CHECK(at::allclose(after_update(4, 0.25), after_update(1, 1), 1e-6, 1e-9));
+  CHECK(!at::allclose(after_update(4, 1), after_update(1, 1), 1e-6, 1e-9));
 }
 
 TEST_CASE("ema: a thousand updates follow the closed form in every mode") {
@@ -181,10 +192,10 @@ TEST_CASE("ema: the average follows the role's own updates") {
   RoleOptimizer optimizer(fixture.role, 100);
 
   fixture.put_grad({0.1, -0.2, 0.3});
-  optimizer.update(1);  // before the start: the average is the weights
+  optimizer.update(1, 1.0);  // before the start: the average is the weights
   CHECK(at::equal(fixture.role.average(), fixture.role.master()));
   const auto first = fixture.role.master().clone();
-  optimizer.update(2);
+  optimizer.update(2, 1.0);
   const auto expected = first * 0.5 + fixture.role.master() * 0.5;
   CHECK(at::allclose(fixture.role.average(), expected, 1e-6, 1e-7));
   CHECK(!at::allclose(fixture.role.average(), fixture.role.master(), 1e-6, 1e-7));

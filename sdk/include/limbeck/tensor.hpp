@@ -810,8 +810,8 @@ inline Tensor gelu(const Tensor& x) {
 }
 // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 inline Tensor gelu_tanh(const Tensor& x) {
-  static const Op op("aten::gelu");
-  return op({x, "tanh"});
+  static const Op op("limbeck::gelu_tanh");
+  return op({x});
 }
 inline Tensor softmax(const Tensor& x, int64_t dim) {
   static const Op op("aten::softmax", "int");

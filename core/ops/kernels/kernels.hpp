@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops behind the fused operators on the CPU, one set per instruction set, chosen when the
+// program starts. No libtorch here: pointers, sizes, strides in elements.
+//
+// Every function works on a range of rows or elements and never starts a thread: callers split the
+// work. Buffers do not overlap unless said. Sums over rows ("+=") go to a place of the caller's
+// own thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace limbeck::kernels {
+
+// Where row `i` of x [batch, tokens, width] finds its row of a tensor [batch, groups, width]:
+// tokens / groups neighbouring rows share one. A tensor without rows has strides of zero.
+struct Groups {
+  int64_t tokens = 1;
+  int64_t per_group = 1;
+  int64_t batch_stride = 0;
+  int64_t group_stride = 0;
+};
+
+// z = x + y gate (skipped without y), then u = (z - mean) rstd (base + scale) + shift (skipped
+// without u). Mean and variance are those of a row; rstd = 1 / sqrt(variance + eps).
+template <class T>
+struct NormForward {
+  int64_t width = 0;
+  double eps = 0;
+  const T* x = nullptr;     // [rows, width]
+  const T* y = nullptr;     // [rows, width] or null
+  const T* gate = nullptr;  // by gate_groups; null: 1
+  Groups gate_groups;
+  T* z = nullptr;  // [rows, width], with y
+  T base = 1;
+  const T* scale = nullptr;  // by scale_groups
+  const T* shift = nullptr;  // by shift_groups
+  Groups scale_groups;
+  Groups shift_groups;
+  T* u = nullptr;     // [rows, width] or null
+  T* mean = nullptr;  // [rows], with u
+  T* rstd = nullptr;  // [rows], with u
+};
+
+// The gradients of NormForward. grad_z (null: none) is that of z from elsewhere.
+template <class T>
+struct NormBackward {
+  int64_t width = 0;
+  const T* z = nullptr;
+  const T* mean = nullptr;
+  const T* rstd = nullptr;
+  const T* grad_u = nullptr;  // null: only the sum x + y gate is differentiated
+  const T* grad_z = nullptr;
+  T base = 1;
+  const T* scale = nullptr;
+  Groups scale_groups;
+  T* grad_x = nullptr;      // the whole gradient of z; may be grad_z
+  T* grad_scale = nullptr;  // += [batch * groups, width], dense
+  T* grad_shift = nullptr;  // += likewise
+  int64_t groups = 1;       // of grad_scale and grad_shift, in a batch entry
+  bool is_shared = false;   // scale and shift are one row for all: grad_* are [width]
+  const T* y = nullptr;     // with gate
+  const T* gate = nullptr;
+  Groups gate_groups;
+  T* grad_y = nullptr;       // with gate
+  T* grad_gate = nullptr;    // += [batch * gate groups, width], with gate
+  int64_t gates = 1;         // gate groups in a batch entry
+  bool gate_shared = false;  // grad_gate is [width]
+};
+
+// y = rotate(x rstd weight), rstd = 1 / sqrt(mean square of the row + eps). The rotation turns
+// neighbouring channels of each head by a token's angles: table [tokens, head / 2, 2] holds cosine
+// and sine. Without table: no rotation.
+template <class T>
+struct RmsForward {
+  int64_t width = 0;
+  int64_t head = 0;
+  int64_t tokens = 1;
+  int64_t x_stride = 0;  // from row to row of x
+  double eps = 0;
+  const T* x = nullptr;
+  const T* weight = nullptr;  // [width]
+  const T* table = nullptr;
+  T* y = nullptr;     // [rows, width]
+  T* rstd = nullptr;  // [rows]
+};
+
+template <class T>
+struct RmsBackward {
+  int64_t width = 0;
+  int64_t head = 0;
+  int64_t tokens = 1;
+  int64_t x_stride = 0;
+  const T* x = nullptr;
+  const T* weight = nullptr;
+  const T* table = nullptr;
+  const T* rstd = nullptr;
+  const T* grad_y = nullptr;  // [rows, width]
+  T* grad_x = nullptr;        // [rows, width]
+  T* grad_weight = nullptr;   // += [width]
+  T* scratch = nullptr;       // [width], of the thread
+};
+
+// AdamW of a stretch with one set of constants, see core/optim/optimizer.hpp; `scale` multiplies
+// the gradient. With `average`, average += average_weight (p - average) of the new weights.
+template <class T>
+struct AdamW {
+  T* param = nullptr;
+  const T* grad = nullptr;
+  T* exp_avg = nullptr;
+  T* exp_avg_sq = nullptr;
+  T* average = nullptr;
+  T scale = 1;
+  T beta1 = 0;
+  T beta2 = 0;
+  T rest1 = 1;  // 1 - beta, rounded once
+  T rest2 = 1;
+  T keep = 1;          // 1 - lr * weight decay
+  T step = 0;          // lr / (1 - beta1^k)
+  T inverse_root = 1;  // 1 / sqrt(1 - beta2^k)
+  T eps = 0;
+  T average_weight = 0;
+};
+
+template <class T>
+struct Kernels {
+  void (*norm_forward)(const NormForward<T>& args, int64_t begin, int64_t end);
+  void (*norm_backward)(const NormBackward<T>& args, int64_t begin, int64_t end);
+  void (*rms_forward)(const RmsForward<T>& args, int64_t begin, int64_t end);
+  void (*rms_backward)(const RmsBackward<T>& args, int64_t begin, int64_t end);
+  // y = x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3): the tanh form of GELU.
+  void (*gelu_forward)(const T* x, T* y, int64_t count);
+  void (*gelu_backward)(const T* x, const T* grad_y, T* grad_x, int64_t count);
+  // Each of `rows` rows of x becomes its softmax. In place.
+  void (*softmax)(T* x, int64_t rows, int64_t width);
+  // grad = p (grad - sum of p grad over the row), for p = softmax(x). In place.
+  void (*softmax_backward)(const T* p, T* grad, int64_t rows, int64_t width);
+  // sums[c] += sum over rows of x[row, c], for c < width; `stride` from row to row.
+  void (*column_sums)(const T* x, int64_t rows, int64_t stride, int64_t width, T* sums);
+  void (*adamw)(const AdamW<T>& args, int64_t begin, int64_t end);
+};
+
+enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
+
+// "baseline", "avx2", "avx512".
+const char* name_of(InstructionSet set);
+// Those that this build has and this CPU can run, best last. Never empty. [any]
+std::vector<InstructionSet> available();
+// `set` must be available. T is float or double. [any]
+template <class T>
+const Kernels<T>& kernels(InstructionSet set);
+// The best available. [any]
+template <class T>
+const Kernels<T>& kernels();
+
+}  // namespace limbeck::kernels

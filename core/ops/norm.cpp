@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modulated LayerNorm and gated residual, alone and together: all are one loop with parts left out.
+#include <ATen/Dispatch.h>
+
+#include "core/ops/fused.hpp"
+#include "core/ops/kernels/kernels.hpp"
+#include "core/ops/node.hpp"
+#include "core/ops/parallel.hpp"
+#include "core/ops/support.hpp"
+
+namespace limbeck {
+namespace {
+
+using torch::autograd::variable_list;
+
+// A row [D] for all tokens, or rows [b, D] or [b, g, D].
+kernels::Groups row_groups(const at::Tensor& rows, int64_t tokens) {
+  kernels::Groups groups;
+  groups.tokens = tokens;
+  groups.per_group = tokens;
+  if (rows.dim() >= 2) {
+    groups.batch_stride = rows.stride(0);
+  }
+  if (rows.dim() == 3) {
+    groups.per_group = tokens / rows.size(1);
+    groups.group_stride = rows.stride(1);
+  }
+  return groups;
+}
+
+int64_t rows_per_batch(const at::Tensor& rows) { return rows.dim() == 3 ? rows.size(1) : 1; }
+
+void check_rows(const at::Tensor& x, const at::Tensor& rows, const char* name) {
+  const bool fits = (rows.dim() == 1 || (rows.dim() == 2 && rows.size(0) == x.size(0)) ||
+                     (rows.dim() == 3 && rows.size(0) == x.size(0) && rows.size(1) > 0 &&
+                      x.size(1) % rows.size(1) == 0)) &&
+                    rows.size(-1) == x.size(2);
+  TORCH_CHECK(fits, name,
+              " must be [D], [b, D] or [b, g, D] with g a divisor of S, for x [b, S, D] = ",
+              x.sizes(), "; got ", rows.sizes());
+}
+
+void check_operand(const at::Tensor& x) {
+  TORCH_CHECK(x.dim() == 3, "x must be [b, S, D], got ", x.sizes());
+}
+
+// rows in a shape that broadcasts against `like`, [b, S, D] or, for [b, g, D], [b, g, S / g, D].
+at::Tensor spread(const at::Tensor& rows) { return rows.dim() == 1 ? rows : rows.unsqueeze(-2); }
+at::Tensor grouped(const at::Tensor& x, const at::Tensor& rows) {
+  return rows.dim() == 3 ? x.unflatten(1, {rows.size(1), -1}) : x;
+}
+at::Tensor ungrouped(const at::Tensor& x) { return x.dim() == 4 ? x.flatten(1, 2) : x; }
+
+at::Tensor composite_residual(const at::Tensor& x, const at::Tensor& y, const at::Tensor& gate) {
+  if (!gate.defined()) {
+    return x + y;
+  }
+  const auto type = gate.scalar_type();
+  return ungrouped(at::addcmul(grouped(x.to(type), gate), grouped(y.to(type), gate), spread(gate)))
+      .to(x.scalar_type());
+}
+
+at::Tensor composite_norm(const at::Tensor& z,
+                          const at::Tensor& shift,
+                          const at::Tensor& scale,
+                          bool plus_one,
+                          double eps) {
+  const auto wide = z.to(scale.scalar_type());
+  const auto normed = grouped(at::layer_norm(wide, {z.size(2)}, {}, {}, eps), scale);
+  const auto factor = plus_one ? spread(scale) + 1 : spread(scale);
+  return ungrouped(at::addcmul(spread(shift), normed, factor)).to(z.scalar_type());
+}
+
+// ---- x + y gate
+
+struct Residual {
+  static const char* name() { return "LimbeckGatedResidual"; }
+  static bool saves_output(size_t /*i*/) { return false; }
+  enum In { kX, kY, kGate };
+
+  variable_list composite(const variable_list& in) const {
+    return {composite_residual(in[kX], in[kY], in[kGate])};
+  }
+
+  variable_list forward(const variable_list& in, variable_list& /*extra*/) const {
+    const auto x = in[kX].contiguous();
+    const auto y = in[kY].contiguous();
+    const auto gate = with_dense_rows(in[kGate]);
+    auto z = at::empty_like(x);
+    const auto rows = x.size(0) * x.size(1);
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gated_residual", [&] {
+      kernels::NormForward<scalar_t> args;
+      args.width = x.size(2);
+      args.x = x.const_data_ptr<scalar_t>();
+      args.y = y.const_data_ptr<scalar_t>();
+      args.gate = gate.const_data_ptr<scalar_t>();
+      args.gate_groups = row_groups(gate, x.size(1));
+      args.z = z.mutable_data_ptr<scalar_t>();
+      const auto& loops = kernels::kernels<scalar_t>();
+      over_rows(rows, args.width,
+                [&](int64_t begin, int64_t end) { loops.norm_forward(args, begin, end); });
+    });
+    return {z};
+  }
+
+  variable_list backward(const variable_list& in,
+                         const variable_list& /*out*/,
+                         const variable_list& /*extra*/,
+                         const variable_list& grads,
+                         const std::vector<bool>& /*needs*/) const {
+    const auto grad_z = grads[0].contiguous();
+    const auto y = in[kY].contiguous();
+    const auto gate = with_dense_rows(in[kGate]);
+    const auto width = y.size(2);
+    auto grad_y = at::empty_like(y);
+    at::Tensor grad_gate;
+    AT_DISPATCH_FLOATING_TYPES(y.scalar_type(), "gated_residual", [&] {
+      kernels::NormBackward<scalar_t> args;
+      args.width = width;
+      args.grad_z = grad_z.const_data_ptr<scalar_t>();
+      args.y = y.const_data_ptr<scalar_t>();
+      args.gate = gate.const_data_ptr<scalar_t>();
+      args.gate_groups = row_groups(gate, y.size(1));
+      args.gates = rows_per_batch(gate);
+      args.gate_shared = gate.dim() == 1;
+      args.grad_y = grad_y.mutable_data_ptr<scalar_t>();
+      const ThreadSums<scalar_t> sums(gate.numel(), gate.options());
+      const auto& loops = kernels::kernels<scalar_t>();
+      over_rows(y.size(0) * y.size(1), width, [&](int64_t begin, int64_t end) {
+        auto own = args;
+        own.grad_gate = sums.mine();
+        loops.norm_backward(own, begin, end);
+      });
+      grad_gate = sums.join().view(gate.sizes());
+    });
+    return {grads[0], grad_y, grad_gate};
+  }
+};
+
+// ---- LayerNorm of x, or of x + y gate
+
+struct Norm {
+  bool plus_one = true;
+  double eps = 0;
+
+  static const char* name() { return "LimbeckResidualNorm"; }
+  // z, when it is an output.
+  static bool saves_output(size_t i) { return i == 1; }
+  enum In { kX, kShift, kScale, kY, kGate };
+
+  // u, and with y also z.
+  variable_list composite(const variable_list& in) const {
+    const bool has_sum = in[kY].defined();
+    const auto z = has_sum ? composite_residual(in[kX], in[kY], in[kGate]) : in[kX];
+    variable_list out = {composite_norm(z, in[kShift], in[kScale], plus_one, eps)};
+    if (has_sum) {
+      out.push_back(z);
+    }
+    return out;
+  }
+
+  variable_list forward(const variable_list& in, variable_list& extra) const {
+    const auto x = in[kX].contiguous();
+    const auto shift = with_dense_rows(in[kShift]);
+    const auto scale = with_dense_rows(in[kScale]);
+    const bool has_sum = in[kY].defined();
+    const auto y = has_sum ? in[kY].contiguous() : at::Tensor();
+    const auto gate = in[kGate].defined() ? with_dense_rows(in[kGate]) : at::Tensor();
+    const auto rows = x.size(0) * x.size(1);
+    auto u = at::empty_like(x);
+    auto z = has_sum ? at::empty_like(x) : at::Tensor();
+    auto statistics = at::empty({2, rows}, x.options());
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "residual_norm", [&] {
+      kernels::NormForward<scalar_t> args;
+      args.width = x.size(2);
+      args.eps = eps;
+      args.x = x.const_data_ptr<scalar_t>();
+      if (has_sum) {
+        args.y = y.const_data_ptr<scalar_t>();
+        args.z = z.mutable_data_ptr<scalar_t>();
+      }
+      if (gate.defined()) {
+        args.gate = gate.const_data_ptr<scalar_t>();
+        args.gate_groups = row_groups(gate, x.size(1));
+      }
+      args.base = plus_one ? 1 : 0;
+      args.scale = scale.const_data_ptr<scalar_t>();
+      args.shift = shift.const_data_ptr<scalar_t>();
+      args.scale_groups = row_groups(scale, x.size(1));
+      args.shift_groups = row_groups(shift, x.size(1));
+      args.u = u.mutable_data_ptr<scalar_t>();
+      args.mean = statistics.mutable_data_ptr<scalar_t>();
+      args.rstd = args.mean + rows;
+      const auto& loops = kernels::kernels<scalar_t>();
+      over_rows(rows, args.width,
+                [&](int64_t begin, int64_t end) { loops.norm_forward(args, begin, end); });
+    });
+    extra = {statistics};
+    return has_sum ? variable_list{u, z} : variable_list{u};
+  }
+
+  variable_list backward(const variable_list& in,
+                         const variable_list& out,
+                         const variable_list& extra,
+                         const variable_list& grads,
+                         const std::vector<bool>& /*needs*/) const {
+    const bool has_sum = in[kY].defined();
+    const auto z = has_sum ? out[1] : in[kX].contiguous();
+    const bool is_normed = grads[0].defined();
+    const auto grad_u = is_normed ? grads[0].contiguous() : at::Tensor();
+    const auto grad_z = has_sum && grads[1].defined() ? grads[1].contiguous() : at::Tensor();
+    if (!is_normed && !grad_z.defined()) {
+      return variable_list(in.size());
+    }
+    const auto scale = with_dense_rows(in[kScale]);
+    const auto gate = in[kGate].defined() ? with_dense_rows(in[kGate]) : at::Tensor();
+    const auto y = gate.defined() ? in[kY].contiguous() : at::Tensor();
+    const auto rows = z.size(0) * z.size(1);
+    const auto width = z.size(2);
+    auto grad_x = is_normed ? at::empty_like(z) : grad_z;
+    auto grad_y = gate.defined() ? at::empty_like(z) : at::Tensor();
+    variable_list result(in.size());
+    AT_DISPATCH_FLOATING_TYPES(z.scalar_type(), "residual_norm", [&] {
+      kernels::NormBackward<scalar_t> args;
+      args.width = width;
+      args.z = z.const_data_ptr<scalar_t>();
+      args.mean = extra[0].const_data_ptr<scalar_t>();
+      args.rstd = args.mean + rows;
+      args.grad_u = is_normed ? grad_u.const_data_ptr<scalar_t>() : nullptr;
+      args.grad_z = grad_z.defined() ? grad_z.const_data_ptr<scalar_t>() : nullptr;
+      args.base = plus_one ? 1 : 0;
+      args.scale = scale.const_data_ptr<scalar_t>();
+      args.scale_groups = row_groups(scale, z.size(1));
+      args.groups = rows_per_batch(scale);
+      args.is_shared = scale.dim() == 1;
+      args.grad_x = is_normed ? grad_x.mutable_data_ptr<scalar_t>() : nullptr;
+      if (gate.defined()) {
+        args.y = y.const_data_ptr<scalar_t>();
+        args.gate = gate.const_data_ptr<scalar_t>();
+        args.gate_groups = row_groups(gate, z.size(1));
+        args.gates = rows_per_batch(gate);
+        args.gate_shared = gate.dim() == 1;
+        args.grad_y = grad_y.mutable_data_ptr<scalar_t>();
+      }
+      // grad_scale, grad_shift, grad_gate
+      const int64_t size = scale.numel();
+      const ThreadSums<scalar_t> sums(2 * size + (gate.defined() ? gate.numel() : 0),
+                                      scale.options());
+      const auto& loops = kernels::kernels<scalar_t>();
+      over_rows(rows, width, [&](int64_t begin, int64_t end) {
+        auto own = args;
+        own.grad_scale = sums.mine();
+        own.grad_shift = own.grad_scale + size;
+        own.grad_gate = own.grad_shift + size;
+        loops.norm_backward(own, begin, end);
+      });
+      const auto joined = sums.join();
+      if (is_normed) {
+        result[kScale] = joined.narrow(0, 0, size).view(scale.sizes());
+        result[kShift] = joined.narrow(0, size, size).view(scale.sizes());
+      }
+      if (gate.defined()) {
+        result[kGate] = joined.narrow(0, 2 * size, gate.numel()).view(gate.sizes());
+      }
+    });
+    result[kX] = grad_x;
+    if (has_sum) {
+      result[kY] = gate.defined() ? grad_y : grad_x;
+    }
+    return result;
+  }
+};
+
+variable_list apply_norm(const Norm& op, const variable_list& in) {
+  check_operand(in[Norm::kX]);
+  check_rows(in[Norm::kX], in[Norm::kShift], "shift");
+  check_rows(in[Norm::kX], in[Norm::kScale], "scale");
+  TORCH_CHECK(in[Norm::kShift].sizes() == in[Norm::kScale].sizes(),
+              "shift and scale must have one shape, got ", in[Norm::kShift].sizes(), " and ",
+              in[Norm::kScale].sizes());
+  return has_loops(in) ? OpNode<Norm>::apply(op, in) : op.composite(in);
+}
+
+void check_sum(const at::Tensor& x, const at::Tensor& y, const std::optional<at::Tensor>& gate) {
+  check_operand(x);
+  TORCH_CHECK(x.sizes() == y.sizes(), "x and y must have one shape, got ", x.sizes(), " and ",
+              y.sizes());
+  if (gate.has_value()) {
+    check_rows(x, *gate, "gate");
+  }
+}
+
+}  // namespace
+
+at::Tensor modulated_norm(const at::Tensor& x,
+                          const at::Tensor& shift,
+                          const at::Tensor& scale,
+                          double eps) {
+  return apply_norm({true, eps}, {x, shift, scale, {}, {}})[0];
+}
+
+at::Tensor gated_residual(const at::Tensor& x,
+                          const at::Tensor& y,
+                          const std::optional<at::Tensor>& gate) {
+  check_sum(x, y, gate);
+  if (!gate.has_value()) {
+    return x + y;
+  }
+  const variable_list in = {x, y, *gate};
+  return has_loops(in) ? OpNode<Residual>::apply({}, in)[0] : Residual().composite(in)[0];
+}
+
+std::tuple<at::Tensor, at::Tensor> residual_norm(const at::Tensor& x,
+                                                 const at::Tensor& y,
+                                                 const std::optional<at::Tensor>& gate,
+                                                 const at::Tensor& shift,
+                                                 const at::Tensor& scale,
+                                                 bool plus_one,
+                                                 double eps) {
+  check_sum(x, y, gate);
+  auto out = apply_norm({plus_one, eps}, {x, shift, scale, y, gate.value_or(at::Tensor())});
+  return {std::move(out[1]), std::move(out[0])};
+}
+
+}  // namespace limbeck

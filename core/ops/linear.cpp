@@ -10,6 +10,7 @@
 #include "core/ops/kernels/kernels.hpp"
 #include "core/ops/node.hpp"
 #include "core/ops/parallel.hpp"
+#include "core/ops/products.hpp"
 #include "core/ops/support.hpp"
 
 namespace limbeck {
@@ -26,12 +27,6 @@ at::Tensor with_last_size(const at::Tensor& rows, at::IntArrayRef like) {
   auto sizes = like.vec();
   sizes.back() = rows.size(-1);
   return rows.view(sizes);
-}
-
-at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const auto rows = as_rows(x);
-  return with_last_size(
-      bias.defined() ? at::addmm(bias, rows, weight.t()) : at::mm(rows, weight.t()), x.sizes());
 }
 
 // sums += the sums of columns of `rows`.
@@ -60,12 +55,8 @@ void add_column_sums(const at::Tensor& sums, const at::Tensor& rows) {
 // grad_out^T x for rows of both. The first product replaces what is there: neither a zeroed buffer
 // nor a temporary is needed.
 void accumulate_product(GradSlot& slot, const at::Tensor& grad_out, const at::Tensor& rows) {
-  if (slot.is_fresh) {
-    at::mm_out(slot.grad, grad_out.t(), rows);
-    slot.is_fresh = false;
-  } else {
-    slot.grad.addmm_(grad_out.t(), rows);
-  }
+  product_into(slot.grad, grad_out.t(), rows, !slot.is_fresh);
+  slot.is_fresh = false;
   *slot.touched = true;
 }
 
@@ -80,11 +71,13 @@ struct Linear {
   enum In { kX, kWeight, kBias };
 
   variable_list composite(const variable_list& in) const {
-    return {product(in[kX], in[kWeight], in[kBias])};
+    const auto bias = in[kBias].defined() ? std::optional(in[kBias]) : std::nullopt;
+    return {at::linear(in[kX], in[kWeight], bias)};
   }
 
   variable_list forward(const variable_list& in, variable_list& /*extra*/) const {
-    return composite(in);
+    const auto rows = linear_product(as_rows(in[kX]), in[kWeight], in[kBias]);
+    return {with_last_size(rows, in[kX].sizes())};
   }
 
   variable_list backward(const variable_list& in,
@@ -96,13 +89,13 @@ struct Linear {
     const auto grad = as_rows(grads[0]);
     variable_list result(3);
     if (needs[kX]) {
-      result[kX] = with_last_size(grad.mm(in[kWeight]), x.sizes());
+      result[kX] = with_last_size(product(grad, in[kWeight]), x.sizes());
     }
     if (needs[kWeight]) {
       if (weight_slot != nullptr) {
         accumulate_product(*weight_slot, grad, as_rows(x));
       } else {
-        result[kWeight] = grad.t().mm(as_rows(x));
+        result[kWeight] = product(grad.t(), as_rows(x));
       }
     }
     if (needs[kBias]) {

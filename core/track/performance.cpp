@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/track/performance.hpp"
 
-#include <sys/resource.h>
-
 #include <utility>
 
 namespace limbeck {
 namespace {
 
 constexpr double kTera = 1e12;
-constexpr double kKibi = 1024.0;
 constexpr double kGibi = 1024.0 * 1024.0 * 1024.0;
 
 Performance* counter = nullptr;
@@ -55,8 +52,10 @@ std::map<std::string, double> Performance::take_metrics(const Step& step) {
       {"perf/forward_sec", part(profile::Part::kForward)},
       {"perf/backward_sec", part(profile::Part::kBackward)},
       {"perf/optimizer_sec", part(profile::Part::kOptimizer)},
-      {"mem/peak_rss_gib", step.peak_memory / kGibi},
   };
+  if (step.peak_memory.has_value()) {
+    metrics["mem/peak_rss_gib"] = static_cast<double>(*step.peak_memory) / kGibi;
+  }
   Counts all;
   for (const auto& [name, counts] : roles) {
     const auto prefix = "perf/role/" + name + "/";
@@ -95,12 +94,6 @@ std::map<std::string, double> Performance::take_metrics(const Step& step) {
     }
   }
   return metrics;
-}
-
-double peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return kKibi * static_cast<double>(usage.ru_maxrss);
 }
 
 void count_forwards_in(Performance* performance) { counter = performance; }

@@ -51,7 +51,7 @@ class Performance {
     double seconds = 0;   // from before the first batch until metrics are on the host
     int64_t samples = 0;  // of this rank
     profile::Seconds parts{};
-    double peak_memory = 0;  // bytes
+    std::optional<int64_t> peak_memory;  // bytes; empty: not asked in this step
   };
   // The metrics of the step; begins the next one.
   std::map<std::string, double> take_metrics(const Step& step);
@@ -70,9 +70,6 @@ class Performance {
   Setup setup_;
   std::map<std::string, Counts> roles_;
 };
-
-// The greatest resident memory of this process so far, in bytes.
-double peak_resident_bytes();
 
 // Where the forwards of this process are counted; null: nowhere. [control]
 void count_forwards_in(Performance* performance);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/data/loader.hpp"
 
+#include <bit>
 #include <system_error>
 #include <utility>
 
-#include "core/base/error.hpp"
+#include "core/base/log.hpp"
 #include "core/base/text.hpp"
 
 namespace limbeck {
@@ -48,11 +49,39 @@ Loader::Loader(DataSpec data,
   }
   control_ = std::make_unique<Reader>(data_.dataset, source(0));
   fields_ = control_->fields(wanted_);
-  check_size();
-  if (length() >= 0) {
-    runs_ = control_->runs();
-    order_ =
-        std::make_unique<Order>(OrderSpec{length(), runs_, seed_, data_.shuffle, data_.window});
+  if (length() == 0) {
+    throw Error(Fault::kData, cat(title_, " is empty: it has no samples"),
+                "check the path that the manifest gives it");
+  }
+  if (length() > 0) {
+    open_order();
+  }
+}
+
+void Loader::open_order() {
+  runs_ = control_->runs();
+  shares_ = control_->shares(runs_);
+  window_ = data_.window;
+  if (const int64_t kept = control_->kept_runs(); kept > 0 && kept < window_ && data_.shuffle) {
+    log::info("data", cat(title_, " keeps ", kept, " runs of samples in memory: as many are ",
+                          "shuffled together instead of ", window_));
+    window_ = kept;
+  }
+  if (data_.is_reference_order && !shares_.empty()) {
+    throw Error(Fault::kData,
+                cat(title_, ": order = \"reference\" does not go together with a mix by weight"),
+                "mix by repeat counts, or set order = \"epoch\"");
+  }
+  const auto kind = !data_.shuffle             ? OrderKind::kSequential
+                    : data_.is_reference_order ? OrderKind::kReference
+                                               : OrderKind::kEpoch;
+  order_ = std::make_unique<Order>(OrderSpec{length(), runs_, seed_, kind, window_, shares_});
+  if (epoch_length() < global_batch()) {
+    throw Error(Fault::kData,
+                cat(title_, " has ", epoch_length(), " samples, fewer than one global batch of ",
+                    global_batch(), " (", mesh_.data_size(), " data-parallel ranks x batches of ",
+                    batch_size_, ")"),
+                "lower train_batch_size, or add samples");
   }
 }
 
@@ -65,23 +94,10 @@ SourceSpec Loader::source(int64_t worker) const {
   source.workers = static_cast<uint32_t>(data_.workers + 1);
   source.rank = static_cast<uint32_t>(mesh_.data_rank());
   source.world = static_cast<uint32_t>(mesh_.data_size());
+  source.skips_unreadable = data_.max_skipped.has_value();
   source.seed = seed_;
   source.wanted = wanted_;
   return source;
-}
-
-void Loader::check_size() const {
-  if (length() == 0) {
-    throw Error(Fault::kData, cat(title_, " is empty: it has no samples"),
-                "check the path that the manifest gives it");
-  }
-  if (length() > 0 && length() < global_batch()) {
-    throw Error(
-        Fault::kData,
-        cat(title_, " has ", length(), " samples, fewer than one global batch of ", global_batch(),
-            " (", mesh_.data_size(), " data-parallel ranks x batches of ", batch_size_, ")"),
-        "lower train_batch_size, or add samples");
-  }
 }
 
 uint64_t Loader::fingerprint() const {
@@ -89,11 +105,24 @@ uint64_t Loader::fingerprint() const {
   for (const int64_t end : runs_) {
     hash = fold(hash, static_cast<uint64_t>(end));
   }
-  return hash;
+  for (const auto& share : shares_) {
+    hash =
+        fold(fold(hash, static_cast<uint64_t>(share.end)), std::bit_cast<uint64_t>(share.weight));
+  }
+  return fold(hash, control_->fingerprint());
+}
+
+int64_t Loader::batches_ahead() const {
+  return data_.workers * static_cast<int64_t>(kAheadPerWorker);
+}
+
+int64_t Loader::skipped() const {
+  const std::lock_guard lock(skipped_mutex_);
+  return static_cast<int64_t>(skipped_.size());
 }
 
 std::shared_ptr<Loader::Ticket> Loader::plan(DataPosition from) {
-  if (length() - from.sample < global_batch()) {
+  if (epoch_length() - from.sample < global_batch()) {
     from = {from.epoch + 1, 0};
   }
   auto ticket = std::make_shared<Ticket>();
@@ -111,6 +140,64 @@ std::shared_ptr<lb_batch> Loader::read(const Reader& reader,
       collate(fields_, reader.read(rows, *order_), rows, tokens_, title_));
 }
 
+std::shared_ptr<lb_batch> Loader::read_readable(const Reader& reader, std::vector<int64_t> rows) {
+  try {
+    return read(reader, rows);
+  } catch (const Error& error) {
+    if (!data_.max_skipped || error.fault() != Fault::kData) {
+      throw;
+    }
+  }
+  std::vector<lb_batch> samples;
+  for (auto& row : rows) {
+    samples.push_back(read_or_replace(reader, row));
+  }
+  return std::make_shared<lb_batch>(collate(fields_, samples, rows, tokens_, title_));
+}
+
+// Changes `row` to the one that was read.
+lb_batch Loader::read_or_replace(const Reader& reader, int64_t& row) {
+  constexpr uint64_t kAttempts = 16;
+  const int64_t wanted = row;
+  for (uint64_t attempt = 0;; ++attempt) {
+    try {
+      auto sample = reader.read({row}, *order_);
+      collate(fields_, sample, {row}, tokens_, title_);  // a sample of another shape fails here
+      return std::move(sample.front());
+    } catch (const Error& error) {
+      if (error.fault() != Fault::kData || attempt == kAttempts) {
+        throw;
+      }
+      note_skipped(row, error);
+      row = substitute(wanted, attempt);
+    }
+  }
+}
+
+// Any row of the same source, the same whoever asks.
+int64_t Loader::substitute(int64_t row, uint64_t attempt) const {
+  const auto [begin, end] = order_->source_of(row);
+  const uint64_t drawn = fold(fold(seed_, static_cast<uint64_t>(row)), attempt);
+  return begin + static_cast<int64_t>(drawn % static_cast<uint64_t>(end - begin));
+}
+
+void Loader::note_skipped(int64_t row, const Error& error) {
+  const std::lock_guard lock(skipped_mutex_);
+  if (!skipped_.insert(row).second) {
+    return;
+  }
+  if (static_cast<int64_t>(skipped_.size()) > *data_.max_skipped) {
+    throw Error(Fault::kData,
+                cat(title_, ": ", skipped_.size(),
+                    " samples cannot be read, more than max_skipped = ", *data_.max_skipped,
+                    "; the last one: ", error.message()),
+                "repair the data, or raise training.data.max_skipped")
+        .with(cat("while reading row ", row));
+  }
+  log::warn("data", cat(title_, ": row ", row, " is skipped (", skipped_.size(), " of at most ",
+                        *data_.max_skipped, "): ", error.message()));
+}
+
 std::shared_ptr<lb_batch> Loader::next() {
   if (order_ == nullptr) {
     return next_of_stream();
@@ -119,7 +206,7 @@ std::shared_ptr<lb_batch> Loader::next() {
     return next_from_workers();
   }
   const auto ticket = plan(position_);
-  auto batch = read(*control_, ticket->rows);
+  auto batch = read_readable(*control_, ticket->rows);
   position_ = ticket->after;
   return batch;
 }
@@ -141,12 +228,54 @@ std::shared_ptr<lb_batch> Loader::rows(const std::vector<int64_t>& indices) {
 }
 
 void Loader::seek(DataPosition position) {
-  if (position.epoch < 0 || position.sample < 0 || (length() >= 0 && position.sample > length())) {
+  if (position.epoch < 0 || position.sample < 0 ||
+      (length() >= 0 && position.sample > epoch_length())) {
     throw Error(Fault::kData, cat(title_, " has no position epoch ", position.epoch, ", sample ",
-                                  position.sample, "; it has ", length(), " samples"));
+                                  position.sample, "; an epoch has ", epoch_length(), " samples"));
   }
   forget_tickets();
   position_ = position;
+}
+
+DataRecord Loader::record() const {
+  DataRecord record;
+  record.position = position_;
+  record.total_samples = length();
+  record.seed = seed_;
+  record.order = length() < 0               ? "stream"
+                 : !data_.shuffle           ? order_name(OrderKind::kSequential)
+                 : data_.is_reference_order ? order_name(OrderKind::kReference)
+                                            : order_name(OrderKind::kEpoch);
+  record.mix = shares_.empty() ? "repeat" : "weight";
+  record.window = window_;
+  record.fingerprint = fingerprint();
+  record.groups = mesh_.data_size();
+  record.batch_size = batch_size_;
+  return record;
+}
+
+void Loader::restore(const DataRecord& record, bool allow_change) {
+  const auto differences = record.differences(this->record());
+  auto position = record.position;
+  if (!differences.empty()) {
+    const std::string text =
+        cat(title_, " is not the one that the position was saved with: ", join(differences, "; "));
+    if (!allow_change) {
+      throw Error(Fault::kData, text,
+                  "restore data and settings, or allow the change: the samples of this epoch are "
+                  "then not the ones that are left");
+    }
+    log::warn("data", text);
+    if (length() >= 0 && position.sample > epoch_length()) {
+      position = {position.epoch + 1, 0};
+    }
+  }
+  seek(position);
+  if (length() >= 0 && position.sample % global_batch() != 0) {
+    log::info("data", cat(title_, ": goes on at sample ", position.sample, " of epoch ",
+                          position.epoch, ", which no global batch of ", global_batch(),
+                          " begins with in this epoch: its last batch ends elsewhere"));
+  }
 }
 
 // ---- worker threads
@@ -236,7 +365,7 @@ void Loader::work(int64_t worker) {
               "do not change the files of a data set while it is in use");
         }
       }
-      ticket->batch = read(*reader, ticket->rows);
+      ticket->batch = read_readable(*reader, ticket->rows);
     } catch (...) {
       ticket->failure = std::current_exception();
     }

@@ -10,13 +10,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/data/collate.hpp"
 #include "core/data/order.hpp"
 #include "core/data/reader.hpp"
+#include "core/data/record.hpp"
 #include "core/dist/mesh.hpp"
 #include "core/manifest/manifest.hpp"
 #include "core/tensor/batch.hpp"
@@ -28,6 +31,10 @@ namespace limbeck {
 // at places q, q + G, q + 2 G, ... of it. What is left of an epoch when fewer than G * B samples
 // remain is dropped. Position and order do not depend on G, B, or the number of workers, so one
 // micro-batch of 16 holds the samples of two micro-batches of 8.
+//
+// Of sources that the data set weighs, each has its share of an epoch (see Order). Under
+// DataSpec::max_skipped, a row that cannot be read is reported and replaced by one of the same
+// source, chosen by seed and row alone, so that batches keep their size on every rank.
 //
 // A stream (length -1) gives what each rank's own instance reads, 0, 1, 2, ...; when it ends, it is
 // opened again for the next epoch, with a seed made of seed and epoch. It is never shuffled here,
@@ -57,9 +64,19 @@ class Loader {
   const std::string& title() const { return title_; }
   // The entries that batches have.
   std::vector<BatchName> fields() const { return batch_names(fields_); }
-  // Changes when the number of samples or the runs do: a position of another data set means
-  // nothing for this one.
+  // Changes when the number of samples, the runs, the sources or what the data set says of its
+  // files do: a position of another data set means nothing for this one. The same in every process
+  // that has the same data.
   uint64_t fingerprint() const;
+  // Samples of one epoch, -1 for a stream: length(), less those of sources without weight.
+  int64_t epoch_length() const { return order_ == nullptr ? -1 : order_->length(); }
+  // Runs that are shuffled together: what the manifest says, or less if the data set cannot keep
+  // so many in memory.
+  int64_t window() const { return window_; }
+  // Micro-batches that are at most read ahead.
+  int64_t batches_ahead() const;
+  // Rows that could not be read so far. [any]
+  int64_t skipped() const;
 
   // The next micro-batch, which is the caller's alone. A failure to read it is thrown when its
   // turn comes and leaves the position where it was: the next call tries again.
@@ -72,6 +89,14 @@ class Loader {
   DataPosition position() const { return position_; }
   // Throws Error(kData) if the data set has no such position.
   void seek(DataPosition position);
+
+  // position() with everything that gives it a meaning.
+  DataRecord record() const;
+  // Goes on where the loader that made `record` stood, also with other ranks and batches: at the
+  // first sample that was not handed out. Throws Error(kData) that names what differs if seed,
+  // order or data set are others; with `allow_change` that is a warning, and a position that the
+  // data set does not have becomes the start of the next epoch.
+  void restore(const DataRecord& record, bool allow_change = false);
 
  private:
   // One micro-batch to read.
@@ -86,9 +111,13 @@ class Loader {
 
   SourceSpec source(int64_t worker) const;
   int64_t global_batch() const { return batch_size_ * mesh_.data_size(); }
-  void check_size() const;
+  void open_order();
   std::shared_ptr<Ticket> plan(DataPosition from);
   std::shared_ptr<lb_batch> read(const Reader& reader, const std::vector<int64_t>& rows) const;
+  std::shared_ptr<lb_batch> read_readable(const Reader& reader, std::vector<int64_t> rows);
+  lb_batch read_or_replace(const Reader& reader, int64_t& row);
+  int64_t substitute(int64_t row, uint64_t attempt) const;
+  void note_skipped(int64_t row, const Error& error);
   std::shared_ptr<lb_batch> next_from_workers();
   std::shared_ptr<lb_batch> next_of_stream();
   void open_stream(int64_t epoch);
@@ -109,12 +138,17 @@ class Loader {
   int64_t stream_epoch_ = 0;         // of a stream in control_
   std::vector<Field> fields_;
   std::vector<int64_t> runs_;
+  std::vector<Share> shares_;
+  int64_t window_ = 1;
   std::unique_ptr<Order> order_;  // null for a stream; workers use its const functions only
   DataPosition position_;
 
   // Micro-batches that are being read ahead, in order; known to the control thread only.
   std::deque<std::shared_ptr<Ticket>> ahead_;
   std::vector<std::thread> workers_;
+
+  mutable std::mutex skipped_mutex_;
+  std::set<int64_t> skipped_;  // rows
 
   std::mutex mutex_;  // of the members below and of Ticket::is_done
   std::condition_variable has_work_;

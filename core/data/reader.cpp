@@ -2,6 +2,7 @@
 #include "core/data/reader.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "core/base/error.hpp"
@@ -45,6 +46,7 @@ Reader::Reader(const ComponentSpec& dataset, const SourceSpec& source)
   table.workers = source.workers;
   table.rank = source.rank;
   table.world = source.world;
+  table.flags = source.skips_unreadable ? uint32_t{LB_SOURCE_SKIPS} : 0U;
   table.seed = source.seed;
   table.wanted = source.wanted.empty() ? nullptr : wanted.data();
   const auto* library = dataset.component->library;
@@ -82,6 +84,60 @@ std::vector<int64_t> Reader::runs() const {
                                     length_, "; the last one is ", copy.back()));
   }
   return copy;
+}
+
+int64_t Reader::kept_runs() const {
+  return LB_CAN(&table_, kept_runs) ? std::max<int64_t>(0, table_.kept_runs(instance_)) : 0;
+}
+
+uint64_t Reader::fingerprint() const {
+  return LB_CAN(&table_, fingerprint) ? table_.fingerprint(instance_) : 0;
+}
+
+std::vector<Share> Reader::shares(const std::vector<int64_t>& runs) const {
+  if (length_ < 0 || !LB_CAN(&table_, mix)) {
+    return {};
+  }
+  lb_mix mix = {};
+  check(table_.mix(instance_, &mix), cat("while asking for the sources of ", title_));
+  if (mix.count > 0 && (mix.items == nullptr || mix.stride < sizeof(lb_mix_source))) {
+    throw Error(Fault::kPlugin, cat(title_, ": its table of sources has a stride of ", mix.stride,
+                                    " bytes, expected at least ", sizeof(lb_mix_source)));
+  }
+  std::vector<Share> shares;
+  double sum = 0;
+  const auto* item = reinterpret_cast<const char*>(mix.items);
+  for (uint32_t i = 0; i < mix.count; ++i, item += mix.stride) {
+    const auto& source = *reinterpret_cast<const lb_mix_source*>(item);
+    const std::string name = source.name == nullptr ? cat("source ", i) : source.name;
+    const int64_t begin = shares.empty() ? 0 : shares.back().end;
+    if (!std::isfinite(source.weight) || source.weight < 0) {
+      throw Error(Fault::kData, cat(title_, ": the weight of '", name, "' is ", source.weight,
+                                    ", expected a number of at least 0"));
+    }
+    if (source.end < begin || (i + 1 == mix.count && source.end != length_)) {
+      throw Error(Fault::kPlugin,
+                  cat(title_, ": the ends of its sources must ascend to its length,", " ", length_,
+                      "; '", name, "' ends at ", source.end));
+    }
+    if (source.end > 0 && !runs.empty() &&
+        !std::binary_search(runs.begin(), runs.end(), source.end)) {
+      throw Error(Fault::kPlugin,
+                  cat(title_, ": its source '", name, "' ends at ", source.end, ", inside a run"));
+    }
+    if (source.weight > 0 && source.end == begin) {
+      throw Error(Fault::kData,
+                  cat(title_, ": '", name, "' has the weight ", source.weight, ", but no samples"),
+                  "give it the weight 0, or remove it");
+    }
+    sum += source.weight;
+    shares.push_back({source.end, source.weight});
+  }
+  if (!shares.empty() && sum <= 0) {
+    throw Error(Fault::kData, cat(title_, ": all weights of its sources are 0"),
+                "give at least one of them a weight");
+  }
+  return shares;
 }
 
 std::vector<lb_batch> Reader::read(const std::vector<int64_t>& rows, const Order& order) const {

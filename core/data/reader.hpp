@@ -21,6 +21,7 @@ struct SourceSpec {
   uint32_t workers = 1;
   uint32_t rank = 0;
   uint32_t world = 1;
+  bool skips_unreadable = false;
   uint64_t seed = 0;
   std::vector<std::string> wanted;  // empty: all
 };
@@ -42,6 +43,13 @@ class Reader {
   std::vector<Field> fields(const std::vector<std::string>& wanted) const;
   // Where runs end, checked against length(); empty: every sample is a run of its own.
   std::vector<int64_t> runs() const;
+
+  // See the vtable: 0 when the data set does not say.
+  int64_t kept_runs() const;
+  uint64_t fingerprint() const;
+  // Sources to mix by weight, checked against length() and `runs`, which runs() gave; empty: none.
+  // Throws Error(kPlugin), and Error(kData) for weights that leave nothing to read.
+  std::vector<Share> shares(const std::vector<int64_t>& runs) const;
 
   // The samples `rows`, which may repeat, in that order; repeated ones share their tensors. Every
   // run of `order` is asked for once, in ascending order of its samples.

@@ -2,6 +2,7 @@
 // The stage for settings that have two names (lb_option.alias). A value that is given under one
 // name is copied to the other, with the place where the user wrote it.
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/base/text.hpp"
@@ -14,6 +15,7 @@ namespace limbeck {
 namespace {
 
 struct Alias {
+  std::string key;     // of the option, for messages: "prepare[0].rate"
   std::string table;   // path of the table it is written in
   std::string option;  // its name there
   std::string target;  // the path it stands for
@@ -65,12 +67,11 @@ void unite(Draft& draft, const Alias& alias) {
   } else if (here == nullptr && there != nullptr) {
     write_to(draft, join_key(alias.table, alias.option), Member(*there));
   } else if (here != nullptr && !is_same_value(here->node, there->node)) {
-    draft.diagnostics.error(
-        here->node.at,
-        cat("\"", join_key(alias.table, alias.option), "\" and \"", alias.target,
-            "\" are two names of one setting and have different values: ", describe(here->node),
-            " and ", describe(there->node)),
-        "keep one of them");
+    draft.diagnostics.error(here->node.at,
+                            cat("\"", alias.key, "\" and \"", alias.target,
+                                "\" are two names of one setting and have different values: ",
+                                describe(here->node), " and ", describe(there->node)),
+                            "keep one of them");
   }
 }
 
@@ -84,7 +85,7 @@ void move_host_aliases(Draft& draft) {
   for (const auto& [path, options] : tables) {
     for (const auto& option : options) {
       if (option.alias != nullptr && given(draft.root, path, option.name) != nullptr) {
-        unite(draft, {path, option.name, option.alias});
+        unite(draft, {join_key(path, option.name), path, option.name, option.alias});
         remove_member(*find_path(draft.root, path), option.name);
       }
     }
@@ -103,6 +104,39 @@ std::string translate_role(const std::string& target, const Node& table) {
   return join(names, ".");
 }
 
+// The data set may have an option of its own under the name.
+bool is_own_option(Draft& draft, const std::string& path) {
+  const Component* component = draft.components[parent_of(path)];
+  return component != nullptr &&
+         find_option(read_options(component->table->options), last_of(path)) != nullptr;
+}
+
+bool is_forwarded_given(Draft& draft, const std::string& path) {
+  return find_path(draft.root, path) != nullptr && !is_own_option(draft, path);
+}
+
+// After components took them: a forwarded key that nobody took has no effect.
+void finish_forwarded(Draft& draft, const std::set<std::string>& taken) {
+  const std::pair<const char*, std::vector<lb_option>> tables[] = {
+      {"training.data", data_options()},
+      {"training.model", training_model_options()},
+  };
+  for (const auto& [path, options] : tables) {
+    for (const auto& option : options) {
+      const std::string key = join_key(path, option.name);
+      if ((option.flags & kForwarded) == 0 || !is_forwarded_given(draft, key)) {
+        continue;
+      }
+      if (taken.count(key) == 0 && draft.has_all_components) {
+        draft.diagnostics.error(given(draft.root, path, option.name)->key_at,
+                                cat("\"", key, "\" has no effect: nothing in use takes it"),
+                                summary(option));
+      }
+      remove_member(*find_path(draft.root, path), option.name);
+    }
+  }
+}
+
 std::vector<Alias> component_aliases(Draft& draft) {
   std::vector<Alias> aliases;
   std::map<std::string, std::string> owners;  // by target
@@ -117,14 +151,20 @@ std::vector<Alias> component_aliases(Draft& draft) {
       }
       const std::string target = translate_role(option.alias, *table.table);
       const std::string name = join_key(table.key, option.name);
+      // Nobody is in the way of anybody until the key is there.
+      if (is_forwarded(target) && !is_forwarded_given(draft, target)) {
+        continue;
+      }
       const auto [owner, is_new] = owners.emplace(target, name);
       if (is_new) {
-        aliases.push_back({table.path, option.name, target});
+        aliases.push_back({name, table.path, option.name, target});
       } else {
         draft.diagnostics.error(table.at,
                                 cat("\"", name, "\" and \"", owner->second,
                                     "\" are both another name of \"", target, "\""),
-                                "these two components cannot be used together");
+                                is_forwarded(target)
+                                    ? "set it in each of them instead"
+                                    : "these two components cannot be used together");
       }
     }
   }
@@ -136,9 +176,12 @@ std::vector<Alias> component_aliases(Draft& draft) {
 void apply_aliases(Draft& draft) {
   move_host_aliases(draft);
   // Collected first: writing moves the tables that component_tables() points to.
+  std::set<std::string> taken;
   for (const auto& alias : component_aliases(draft)) {
     unite(draft, alias);
+    taken.insert(alias.target);
   }
+  finish_forwarded(draft, taken);
 }
 
 }  // namespace limbeck

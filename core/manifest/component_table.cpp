@@ -138,12 +138,12 @@ ComponentSpec read_component(Draft& draft,
     std::erase_if(host, [](const lb_option& option) { return (option.flags & kUnavailable) != 0; });
   } else {
     const auto own = read_options(spec.component->table->options);
-    // Only names that the host keeps for features to come: taken_names() are refused on loading.
+    // Only names that the host leaves to it: taken_names() are refused on loading.
     std::erase_if(
         host, [&own](const lb_option& option) { return find_option(own, option.name) != nullptr; });
     auto known = host;
     known.insert(known.end(), own.begin(), own.end());
-    check_keys(*table.table, known, table.key, draft.diagnostics);
+    check_keys(*table.table, known, table.key, draft.scope());
     config->table = check_values(*table.table, own, table.key, draft.scope());
   }
   draft.host[table.key] = check_values(*table.table, host, table.key, draft.scope());

@@ -53,6 +53,13 @@ bool Diagnostics::has_errors() const {
   return std::any_of(items_.begin(), items_.end(), [](const Item& item) { return item.is_error; });
 }
 
+bool Diagnostics::has_error_at(const Position& at) const {
+  return std::any_of(items_.begin(), items_.end(), [&at](const Item& item) {
+    return item.is_error && std::tie(item.at.file, item.at.line, item.at.column) ==
+                                std::tie(at.file, at.line, at.column);
+  });
+}
+
 std::vector<Diagnostics::Item> Diagnostics::items() const {
   auto sorted = items_;
   std::stable_sort(sorted.begin(), sorted.end(),

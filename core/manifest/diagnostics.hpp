@@ -31,6 +31,7 @@ class LIMBECK_API Diagnostics {
   void warn(Position at, std::string message, std::string hint = "");
 
   bool has_errors() const;
+  bool has_error_at(const Position& at) const;
   // Sorted by file, line and column.
   std::vector<Item> items() const;
   // Throws Error(kManifest) with every error, one "file:line:column: message" line each and the

@@ -36,15 +36,22 @@ struct Draft {
   // By the key of its table ("method", "prepare[0]"). A null component could not be found, which
   // has been reported.
   std::map<std::string, const Component*> components;
+  std::vector<KeyHome> homes;      // of their options
   bool has_all_components = true;  // also: all plugins
 
   // The checked keys of the host's own, by table. Beside them, components have their config.
   std::map<std::string, ConfigValue::Table> host;
+  // Tables of a role after inheritance: "models.<role>.optimizer", "models.<role>.ema". Their
+  // values keep the places where they were written.
+  std::map<std::string, ConfigValue::Table> settled;
+
+  bool has_output_override = false;  // --override-output-dir
+  bool needs_files = true;           // see ManifestOptions
 
   Manifest manifest;
 
   Position file_position() const { return {file, 0, 0}; }
-  CheckScope scope() { return {folder, diagnostics}; }
+  CheckScope scope() { return {folder, diagnostics, true, &homes}; }
 };
 
 // ---- the stages, in order ----
@@ -72,6 +79,8 @@ void settle_training(Draft& draft);
 void check_rules(Draft& draft);
 // Numbers for plugins.
 void collect_facts(Draft& draft);
-std::string resolved_toml(const Draft& draft);
+// The manifest with every default filled in, as a tree. A value's place is where it was written;
+// empty: it is a default.
+Node resolve(const Draft& draft);
 
 }  // namespace limbeck

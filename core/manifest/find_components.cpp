@@ -4,6 +4,7 @@
 
 #include "core/base/text.hpp"
 #include "core/manifest/component_table.hpp"
+#include "core/manifest/strided.hpp"
 
 namespace limbeck {
 namespace {
@@ -98,6 +99,17 @@ const Component* find_only(Draft& draft, const ComponentTable& table) {
   return nullptr;
 }
 
+// Where each option of a component in use belongs.
+void add_homes(Draft& draft, const ComponentTable& table, const Component* component) {
+  if (component == nullptr) {
+    return;
+  }
+  const bool is_network = table.kinds.size() > 1;
+  for (const auto& option : read_options(component->table->options)) {
+    draft.homes.push_back({option.name, is_network ? table.key + ".config" : table.key});
+  }
+}
+
 }  // namespace
 
 void find_components(Draft& draft) {
@@ -109,6 +121,7 @@ void find_components(Draft& draft) {
                                  : table.name.empty() ? find_only(draft, table)
                                                       : find_named(draft, table);
     draft.components[table.key] = component;
+    add_homes(draft, table, component);
     has_all = has_all && component != nullptr;
   }
   draft.has_all_components = has_all;

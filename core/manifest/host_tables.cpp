@@ -29,10 +29,30 @@ fs::path absolute(const fs::path& path) {
   return (failed ? path : found).lexically_normal();
 }
 
+// What cannot be written to, or read from, is known before anything is trained.
+void check_places(Draft& draft, const HostValues& run) {
+  const RunSpec& spec = draft.manifest.run;
+  std::error_code ignored;
+  if (fs::exists(spec.output_dir, ignored) && !fs::is_directory(spec.output_dir, ignored)) {
+    const bool is_given = !draft.has_output_override && run.is_given("output_dir");
+    draft.diagnostics.error(
+        draft.has_output_override ? Position{"--override-output-dir", 0, 0}
+        : is_given                ? run.position("output_dir")
+                                  : draft.file_position(),
+        cat("run.output_dir: ", spec.output_dir.string(), " is there and is no folder"));
+  }
+  if (draft.needs_files && !spec.replay.empty() && !fs::is_regular_file(spec.replay, ignored)) {
+    draft.diagnostics.error(run.position("replay"),
+                            cat("run.replay: no such file: ", spec.replay.string()),
+                            "paths are relative to the manifest's folder");
+  }
+}
+
 void read_run(Draft& draft, const fs::path& output_dir) {
   const HostValues run = read_table(draft, "run", run_options());
   RunSpec& spec = draft.manifest.run;
   spec.name = run.text_or("name", fs::path(draft.file).stem().string());
+  draft.has_output_override = !output_dir.empty();
   spec.output_dir = absolute(!output_dir.empty() ? output_dir.string()
                                                  : run.text_or("output_dir", "runs/" + spec.name));
   spec.seed = static_cast<uint64_t>(run.integer("seed"));
@@ -40,6 +60,7 @@ void read_run(Draft& draft, const fs::path& output_dir) {
   spec.threads = run.integer("threads");
   spec.log_every_steps = run.integer("log_every_steps");
   spec.replay = run.text_or("replay", "");
+  check_places(draft, run);
   if (spec.device == "cuda") {
     draft.diagnostics.error(run.position("device"),
                             "run.device: \"cuda\" is not available in this version",
@@ -53,18 +74,23 @@ void read_loop(Draft& draft) {
                          loop.integer("gradient_accumulation_steps")};
 }
 
+void read_performance(Draft& draft) {
+  const HostValues values = read_table(draft, "training.performance", performance_options());
+  auto& performance = draft.manifest.performance;
+  performance.is_enabled = values.boolean("enabled");
+  if (values.find("peak_tflops_per_gpu") != nullptr) {
+    performance.peak_tflops_per_gpu = values.number("peak_tflops_per_gpu");
+  }
+}
+
 void read_distributed(Draft& draft) {
   const HostValues values = read_table(draft, "training.distributed", distributed_options());
-  for (const char* key :
-       {"num_gpus", "hsdp_replicate_dim", "hsdp_shard_dim", "sp_size", "tp_size"}) {
-    // hsdp_shard_dim = -1 means "all ranks", of which there is one.
-    const int64_t value = values.integer(key);
-    const bool means_one = value == 1 || (value == -1 && key == std::string("hsdp_shard_dim"));
-    if (!means_one) {
-      draft.diagnostics.error(values.position(key),
-                              cat("training.distributed.", key, ": ", value,
-                                  " is not available in this version; expected 1"));
-    }
+  // -1 means "all ranks", of which there is one.
+  const int64_t shards = values.integer("hsdp_shard_dim");
+  if (shards != 1 && shards != -1) {
+    draft.diagnostics.error(values.position("hsdp_shard_dim"),
+                            cat("training.distributed.hsdp_shard_dim: ", shards,
+                                " is not available in this version; expected 1"));
   }
 }
 
@@ -110,6 +136,7 @@ void read_host_tables(Draft& draft, const fs::path& output_dir) {
   check_values(*find_path(draft.root, "training"), training_options(), "training", draft.scope());
   read_table(draft, "training.optimizer", optimizer_options());
   read_loop(draft);
+  read_performance(draft);
   read_distributed(draft);
   read_table(draft, "training.model", training_model_options());
   read_table(draft, "training.checkpoint", checkpoint_options());

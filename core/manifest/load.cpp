@@ -57,6 +57,7 @@ Manifest load_manifest(const fs::path& path, const ManifestOptions& options, Reg
   draft.file = path.string();
   draft.folder = folder_of(path);
   draft.registry = &registry;
+  draft.needs_files = options.needs_files;
   draft.manifest.path = path;
 
   parse(draft, path);
@@ -76,7 +77,9 @@ Manifest load_manifest(const fs::path& path, const ManifestOptions& options, Reg
   draft.diagnostics.throw_if_errors();
 
   collect_facts(draft);
-  draft.manifest.resolved = resolved_toml(draft);
+  const Node resolved = resolve(draft);
+  draft.manifest.resolved = to_toml(resolved);
+  draft.manifest.explained = to_explained_toml(resolved);
   return std::move(draft.manifest);
 }
 

@@ -89,7 +89,10 @@ struct DataSpec {
   int64_t batch_size = 1;  // samples of one micro-batch of one data-parallel rank
   int64_t workers = 0;     // reading threads; 0: the training thread reads
   bool shuffle = true;
-  int64_t window = 64;  // runs that are shuffled together
+  int64_t window = 64;              // runs that are shuffled together
+  bool is_reference_order = false;  // if shuffled: as torch.randperm(seed), in every epoch
+  // Samples that may be unreadable, others taking their places; empty: the first one ends the run.
+  std::optional<int64_t> max_skipped;
 };
 
 struct RunSpec {
@@ -105,6 +108,11 @@ struct RunSpec {
 struct LoopSpec {
   int64_t max_train_steps = 0;
   int64_t gradient_accumulation_steps = 1;
+};
+
+struct PerformanceSpec {
+  bool is_enabled = true;                     // metrics perf/... and mem/...
+  std::optional<double> peak_tflops_per_gpu;  // of one device; empty: unknown
 };
 
 struct ClipSpec {                             // [callbacks.grad_clip]
@@ -128,12 +136,14 @@ struct LIMBECK_API Manifest {
   std::vector<ComponentSpec> trackers;
   std::optional<DataSpec> data;
   LoopSpec loop;
+  PerformanceSpec performance;
   ClipSpec clip;
   DistributedSpec distributed;
   // Every number and truth value of [pipeline], [training.data] and [training.loop]:
   // "pipeline.flow_shift", "data.train_batch_size", "loop.max_train_steps".
   std::map<std::string, double> facts;
-  std::string resolved;  // TOML with every default filled in
+  std::string resolved;   // TOML with every default filled in
+  std::string explained;  // the same, with where each value is from in a comment
 
   const RoleSpec* role(const std::string& name) const;  // nullptr: no such role
 };
@@ -141,6 +151,9 @@ struct LIMBECK_API Manifest {
 struct ManifestOptions {
   std::vector<std::string> set;      // "key=value", applied over the file
   std::filesystem::path output_dir;  // --override-output-dir; empty: none
+  // False: files and folders that the manifest names need not be there, and of networks whose
+  // folder is missing not every option is known.
+  bool needs_files = true;
 };
 
 // Parses, loads the plugins it names into `registry`, checks every table against its options and

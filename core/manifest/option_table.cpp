@@ -109,7 +109,7 @@ std::vector<std::string> names_of(const std::vector<lb_option>& options) {
 std::vector<std::string> taken_names(const std::vector<lb_option>& options) {
   std::vector<std::string> names;
   for (const auto& option : options) {
-    if ((option.flags & kUnavailable) == 0) {
+    if ((option.flags & (kUnavailable | kYields)) == 0) {
       names.emplace_back(option.name);
     }
   }

@@ -57,22 +57,30 @@ struct ToNode {
   Node operator()(const ConfigValue::Table& table) const { return table_node(table); }
 };
 
-Node to_node(const ConfigValue& value) { return std::visit(ToNode{}, value.value); }
+Node to_node(const ConfigValue& value) {
+  Node node = std::visit(ToNode{}, value.value);
+  node.at = value.is_given ? value.at : Position{};
+  return node;
+}
+
+// For values that no key gives but somebody decided: said instead of a place.
+Position decided_by(const char* whom) { return {whom, 0, 0}; }
 
 void put(Node& table, const std::string& name, Node node) {
   set_member(table, {name, {}, std::move(node)});
 }
 
 template <class T>
-void put_value(Node& table, const std::string& name, T value) {
-  put(table, name, Node{std::move(value), {}});
+void put_value(Node& table, const std::string& name, T value, Position at = {}) {
+  put(table, name, Node{std::move(value), std::move(at)});
 }
 
 Node empty_table() { return {Node::Table{}, {}}; }
 
 // Another name of a key, which is written in its own place, or one that would warn.
 bool is_written_when_given(const lb_option& option) {
-  return option.alias != nullptr || (option.flags & LB_OPT_DEPRECATED) != 0;
+  const bool has_other_place = option.alias != nullptr && !is_forwarded(option.alias);
+  return has_other_place || (option.flags & LB_OPT_DEPRECATED) != 0;
 }
 
 // The options of a component. A secret keeps its name only.
@@ -86,7 +94,7 @@ Node config_node(const ConfigValue::Table& table, const std::vector<lb_option>& 
       continue;
     }
     if (is_secret) {
-      put_value(node, name, std::string(kHidden));
+      put_value(node, name, std::string(kHidden), decided_by("a secret, which is not written"));
     } else if (inner != nullptr && option != nullptr && (option->flags & LB_OPT_OPEN) == 0) {
       put(node, name, config_node(*inner, read_options(option->fields)));
     } else {
@@ -100,10 +108,16 @@ std::vector<lb_option> options_of(const Component& component) {
   return read_options(component.table->options);
 }
 
+// Where a component in use was named; nowhere, if it is the only one there is.
+Position type_place(const Draft& draft, const std::string& key) {
+  const auto* type = find_value(draft.host.at(key), "type");
+  return type != nullptr && type->is_given ? type->at : Position{};
+}
+
 // `type`, the host's keys, then the options.
 Node component_node(const Draft& draft, const ComponentSpec& spec) {
   Node node = empty_table();
-  put_value(node, "type", spec.component->name());
+  put_value(node, "type", spec.component->name(), type_place(draft, spec.key));
   for (const auto& [name, value] : draft.host.at(spec.key)) {
     const bool is_empty = name == "roles" && spec.roles.empty();
     if (name != "type" && !is_empty) {
@@ -131,7 +145,8 @@ Node plugins_node(const Draft& draft) {
       items.push_back(std::move(entry));
     }
   }
-  return {std::move(items), {}};
+  const Node* plugins = draft.root.find("plugins");
+  return {std::move(items), plugins == nullptr ? Position{} : plugins->at};
 }
 
 // The members in the order of `options`, so that a resolved manifest resolves to itself.
@@ -146,51 +161,35 @@ Node in_order(const Node& table, const std::vector<lb_option>& options) {
 }
 
 Node run_node(const Draft& draft) {
+  const HostValues given(draft.host.at("run"));
+  const auto place = [&given](const char* key) {
+    return given.find(key) == nullptr ? Position{} : given.position(key);
+  };
   Node node = table_node(draft.host.at("run"));
-  put_value(node, "name", draft.manifest.run.name);
-  put_value(node, "output_dir", draft.manifest.run.output_dir.string());
+  put_value(node, "name", draft.manifest.run.name, place("name"));
+  put_value(node, "output_dir", draft.manifest.run.output_dir.string(),
+            draft.has_output_override ? decided_by("--override-output-dir") : place("output_dir"));
   return in_order(node, run_options());
 }
 
-Node optimizer_node(const OptimizerSpec& spec) {
-  Node node = empty_table();
-  put_value(node, "learning_rate", spec.learning_rate);
-  put_value(node, "betas", Node::List{{spec.beta1, {}}, {spec.beta2, {}}});
-  put_value(node, "eps", spec.eps);
-  put_value(node, "weight_decay", spec.weight_decay);
-  put_value(node, "no_decay", std::string(spec.decays_flagged ? "none" : "flagged"));
-  put_value(node, "lr_scheduler", spec.lr_scheduler);
-  put_value(node, "lr_warmup_steps", spec.lr_warmup_steps);
-  put_value(node, "lr_num_cycles", spec.lr_num_cycles);
-  put_value(node, "lr_power", spec.lr_power);
-  put_value(node, "min_lr_ratio", spec.min_lr_ratio);
-  put_value(node, "step_rules", spec.step_rules);
-  return node;
-}
-
-Node ema_node(const EmaSpec& spec) {
-  const char* warmup = spec.warmup == EmaWarmup::kRatio   ? "ratio"
-                       : spec.warmup == EmaWarmup::kPower ? "power"
-                                                          : "constant";
-  Node node = empty_table();
-  put_value(node, "decay", spec.decay);
-  put_value(node, "warmup", std::string(warmup));
-  put_value(node, "start_step", spec.start_step);
-  return node;
-}
-
 Node role_node(const Draft& draft, const RoleSpec& role) {
+  constexpr const char* kRecompute = "enable_gradient_checkpointing_type";
+  const HostValues host(draft.host.at(role.model.key));
+  const HostValues shared(draft.host.at("training.model"));
   Node values = table_node(draft.host.at(role.model.key));
-  put_value(values, "type", role.model.component->name());
-  put_value(values, "trainable", role.is_trained);
-  put_value(values, "enable_gradient_checkpointing_type",
-            std::string(role.recompute == Recompute::kFull ? "full" : "none"));
-  put(values, "config", config_node(role.model.config->table, options_of(*role.model.component)));
-  if (role.is_trained) {
-    put(values, "optimizer", optimizer_node(role.optimizer));
+  put_value(values, "type", role.model.component->name(), type_place(draft, role.model.key));
+  if (host.find("trainable") == nullptr) {
+    put_value(values, "trainable", role.is_trained, decided_by("as the method says"));
   }
-  if (role.ema) {
-    put(values, "ema", ema_node(*role.ema));
+  if (host.find(kRecompute) == nullptr) {
+    put(values, kRecompute, to_node(*shared.find(kRecompute)));
+  }
+  put(values, "config", config_node(role.model.config->table, options_of(*role.model.component)));
+  for (const char* name : {"optimizer", "ema"}) {
+    const auto settled = draft.settled.find(join_key(role.model.key, name));
+    if (role.is_trained && settled != draft.settled.end()) {
+      put(values, name, table_node(settled->second));
+    }
   }
   return in_order(values, role_options());
 }
@@ -225,7 +224,8 @@ Node training_node(const Draft& draft) {
   if (draft.manifest.data) {
     put(node, "data", component_node(draft, draft.manifest.data->dataset));
   }
-  for (const char* name : {"optimizer", "loop", "distributed", "model"}) {
+  for (const char* name :
+       {"optimizer", "loop", "distributed", "checkpoint", "model", "performance"}) {
     put(node, name, table_node(draft.host.at(join_key("training", name))));
   }
   put(node, "tracker", tracker_node(draft));
@@ -254,7 +254,7 @@ void collect_facts(Draft& draft) {
   }
 }
 
-std::string resolved_toml(const Draft& draft) {
+Node resolve(const Draft& draft) {
   const Manifest& manifest = draft.manifest;
   std::vector<const ComponentSpec*> prepare;
   for (const auto& spec : manifest.prepare) {
@@ -274,7 +274,7 @@ std::string resolved_toml(const Draft& draft) {
   put(root, "training", training_node(draft));
   put(root, "callbacks", callbacks_node(draft));
   put(root, "pipeline", table_node(draft.host.at("pipeline")));
-  return to_toml(root);
+  return root;
 }
 
 }  // namespace limbeck

@@ -23,17 +23,19 @@ Precision precision_of(const std::string& name) {
 }
 
 // The folder with weights, which must exist; empty when there is none.
-std::filesystem::path read_init_from(const HostValues& host,
-                                     const std::string& key,
-                                     Diagnostics& diagnostics) {
+std::filesystem::path read_init_from(Draft& draft, const HostValues& host, const std::string& key) {
   const std::string folder = host.text_or("init_from", "");
   if (folder.empty()) {
     return {};
   }
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
-    diagnostics.error(host.position("init_from"), cat(key, ".init_from: no such folder: ", folder),
-                      "paths are relative to the manifest's folder");
+    if (!draft.needs_files) {
+      return folder;
+    }
+    draft.diagnostics.error(host.position("init_from"),
+                            cat(key, ".init_from: no such folder: ", folder),
+                            "paths are relative to the manifest's folder");
     return {};
   }
   return folder;
@@ -72,7 +74,10 @@ ComponentSpec read_network(Draft& draft,
           given, read_weights_config(init_from, spec.component->table->kind, draft.diagnostics),
           options);
     }
-    config->table = check_table(given, options, config->key, draft.scope());
+    std::error_code ignored;
+    const bool is_whole = init_from.empty() || std::filesystem::is_directory(init_from, ignored);
+    config->table =
+        check_table(given, is_whole ? options : all_optional(options), config->key, draft.scope());
   }
   spec.config = std::move(config);
   return spec;
@@ -102,7 +107,7 @@ RoleSpec read_role(Draft& draft, const ComponentTable& table) {
   RoleSpec role;
   role.name = table.key.substr(kPrefix.size());
   role.at = table.at;
-  role.init_from = read_init_from(host, table.key, draft.diagnostics);
+  role.init_from = read_init_from(draft, host, table.key);
   role.dtype = precision_of(host.text("dtype"));
   if (host.find("compute_dtype") != nullptr) {
     role.compute_dtype = precision_of(host.text("compute_dtype"));

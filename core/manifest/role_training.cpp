@@ -80,6 +80,7 @@ void settle_optimizer(Draft& draft, RoleSpec& role) {
     overlay(values, draft.host[role.model.key + ".optimizer"]);
   }
   role.optimizer = to_optimizer(HostValues(values));
+  draft.settled[role.model.key + ".optimizer"] = std::move(values);
 }
 
 // ---- average ----
@@ -90,23 +91,32 @@ EmaWarmup warmup_of(const std::string& name) {
                            : EmaWarmup::kConstant;
 }
 
-void take_ema(EmaSpec& spec, const HostValues& values, const char* start_key) {
-  if (values.is_given("decay")) {
-    spec.decay = values.number("decay");
+// What a role's own table and [callbacks.ema] call the same.
+constexpr std::pair<const char*, const char*> kEmaNames[] = {
+    {"decay", "decay"}, {"warmup", "warmup"}, {"start_step", "start_iter"}};
+
+// Values that the role's table does not give are those of [callbacks.ema].
+void inherit_ema(ConfigValue::Table& own, const HostValues& shared) {
+  for (const auto& [own_name, shared_name] : kEmaNames) {
+    for (auto& [name, value] : own) {
+      if (name == own_name && !value.is_given && shared.is_given(shared_name)) {
+        value = *shared.find(shared_name);
+      }
+    }
   }
-  if (values.is_given("warmup")) {
-    spec.warmup = warmup_of(values.text("warmup"));
-  }
-  if (values.is_given(start_key)) {
-    spec.start_step = values.integer(start_key);
-  }
+}
+
+EmaSpec to_ema(const HostValues& values) {
+  EmaSpec spec;
+  spec.decay = values.number("decay");
+  spec.warmup = warmup_of(values.text("warmup"));
+  spec.start_step = values.integer("start_step");
+  return spec;
 }
 
 // [callbacks.ema] is another name for the table of every trained role: two values are a conflict.
 void check_same_ema(Draft& draft, const std::string& key) {
-  constexpr std::pair<const char*, const char*> kNames[] = {
-      {"decay", "decay"}, {"warmup", "warmup"}, {"start_step", "start_iter"}};
-  for (const auto& [own_name, other_name] : kNames) {
+  for (const auto& [own_name, other_name] : kEmaNames) {
     const std::string own_key = join_key(key, own_name);
     const std::string other_key = join_key("callbacks.ema", other_name);
     const Node* own = find_path(draft.root, own_key);
@@ -128,14 +138,16 @@ void settle_ema(Draft& draft, RoleSpec& role) {
   if (!role.is_trained || (callback == nullptr && !has_own)) {
     return;
   }
-  role.ema = EmaSpec{};
+  const Node empty{Node::Table{}, role.at};
+  auto values = has_own ? draft.host[key] : check_table(empty, ema_options(), key, draft.scope());
   if (callback != nullptr) {
-    take_ema(*role.ema, HostValues(*callback), "start_iter");
+    if (has_own) {
+      check_same_ema(draft, key);
+    }
+    inherit_ema(values, HostValues(*callback));
   }
-  if (has_own) {
-    check_same_ema(draft, key);
-    take_ema(*role.ema, HostValues(draft.host[key]), "start_step");
-  }
+  role.ema = to_ema(HostValues(values));
+  draft.settled[key] = std::move(values);
 }
 
 // ---- recompute ----

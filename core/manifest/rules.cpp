@@ -57,7 +57,7 @@ void check_betas(Draft& draft, const std::string& table) {
     return;
   }
   const size_t count = std::get<ConfigValue::List>(betas->value).size();
-  if (count != 2 && betas->is_given) {
+  if (count != 2 && betas->is_given && !draft.diagnostics.has_error_at(betas->at)) {
     draft.diagnostics.error(betas->at, cat(table, ".betas: expected two numbers, got ", count));
   }
 }
@@ -208,12 +208,41 @@ void check_trackers(Draft& draft) {
   }
 }
 
+// An average that begins after the run is a copy of the weights.
+void check_averages(Draft& draft) {
+  const int64_t most = draft.manifest.loop.max_train_steps;
+  for (const auto& role : draft.manifest.roles) {
+    if (most < 1 || !role.ema || role.ema->start_step <= most) {
+      continue;
+    }
+    const auto& values = draft.settled[role.model.key + ".ema"];
+    draft.diagnostics.error(
+        find_value(values, "start_step")->at,
+        cat(role.model.key, ".ema.start_step: expected at most ",
+            "training.loop.max_train_steps, which is ", most, ", got ", role.ema->start_step));
+  }
+}
+
+void warn_validation_after_end(Draft& draft) {
+  const int64_t most = draft.manifest.loop.max_train_steps;
+  for (const auto& callback : draft.manifest.callbacks) {
+    if (most > 0 && callback.every_steps > most) {
+      const HostValues host(draft.host[callback.component.key]);
+      draft.diagnostics.warn(
+          host.position("every_steps"),
+          cat(callback.component.key, ".every_steps has no effect: the run ends at step ", most));
+    }
+  }
+}
+
 }  // namespace
 
 void check_rules(Draft& draft) {
   check_optimizers(draft);
   check_losses(draft);
+  check_averages(draft);
   warn_callbacks_without_validation(draft);
+  warn_validation_after_end(draft);
   check_trackers(draft);
 }
 

@@ -52,6 +52,19 @@ ConfigValue zero_of(const lb_option& option, const Position& at, bool is_given) 
 
 std::string hint_for(const Claim& claim) {
   const std::string* text = claim.node.text();
+  const auto* list = claim.node.list();
+  if ((claim.option.flags & LB_OPT_LIST) != 0) {
+    const bool wants_text = claim.option.type == LB_STRING || claim.option.type == LB_PATH ||
+                            claim.option.type == LB_ENUM;
+    if (list != nullptr || claim.node.table() != nullptr) {
+      return "";
+    }
+    return text != nullptr && !wants_text ? cat("write [", *text, "]")
+                                          : cat("write [", value_text(claim.node), "]");
+  }
+  if (list != nullptr && list->size() == 1) {
+    return cat("write ", value_text(list->front()), " without brackets");
+  }
   if (text == nullptr) {
     return "";
   }
@@ -61,7 +74,7 @@ std::string hint_for(const Claim& claim) {
   }
   const bool wants_bare =
       claim.option.type == LB_BOOL || claim.option.type == LB_INT || claim.option.type == LB_FLOAT;
-  return wants_bare && (claim.option.flags & LB_OPT_LIST) == 0 ? "write it without quotes" : "";
+  return wants_bare ? "write it without quotes" : "";
 }
 
 // Reports a claim that does not hold and returns zero in place of its value.
@@ -187,6 +200,17 @@ void check_shape(const Claim& claim, const CheckScope& scope) {
   }
 }
 
+// Of a value that has the right type.
+void check_fixed(const Claim& claim, const CheckScope& scope) {
+  const lb_option& option = claim.option;
+  if (!is_same_value(claim.node, parse_value(option.fallback, claim.node.at)) &&
+      !scope.diagnostics.has_error_at(claim.node.at)) {
+    scope.diagnostics.error(claim.node.at,
+                            cat(claim.key, ": ", value_text(claim.node),
+                                " is not available in this version; expected ", option.fallback));
+  }
+}
+
 ConfigValue default_of(const lb_option& option,
                        const std::string& key,
                        const Position& at,
@@ -210,15 +234,31 @@ void report_unavailable(const Member& member,
                     summary(option));
 }
 
-std::string hint_for_key(const std::string& name, const std::vector<lb_option>& known) {
+// "[method]", or several tables that have an option of this name; empty: none has.
+std::string component_homes(const std::string& name, const CheckScope& scope) {
+  std::vector<std::string> tables;
+  for (const auto& home : scope.homes == nullptr ? std::vector<KeyHome>() : *scope.homes) {
+    if (home.key == name) {
+      tables.push_back("[" + home.table + "]");
+    }
+  }
+  return join(tables);
+}
+
+std::string hint_for_key(const std::string& name,
+                         const std::vector<lb_option>& known,
+                         const CheckScope& scope) {
   std::vector<std::string> names;
   for (const auto& option : known) {
-    if ((option.flags & (kUnavailable | LB_OPT_DEPRECATED)) == 0) {
+    if ((option.flags & (kUnavailable | kForwarded | LB_OPT_DEPRECATED)) == 0) {
       names.emplace_back(option.name);
     }
   }
   if (const std::string home = home_of(name); !home.empty()) {
     return cat("it is a key of [", home, "]");
+  }
+  if (const std::string homes = component_homes(name, scope); !homes.empty()) {
+    return cat("it is a key of ", homes);
   }
   const std::string guess = nearest(name, names);
   if (!guess.empty()) {
@@ -241,11 +281,11 @@ std::string join_key(const std::string& table, std::string_view name) {
 void check_keys(const Node& table,
                 const std::vector<lb_option>& known,
                 const std::string& key,
-                Diagnostics& diagnostics) {
+                const CheckScope& scope) {
   for (const auto& member : *table.table()) {
     if (find_option(known, member.key) == nullptr) {
-      diagnostics.error(member.key_at, cat("unknown key \"", join_key(key, member.key), "\""),
-                        hint_for_key(member.key, known));
+      scope.diagnostics.error(member.key_at, cat("unknown key \"", join_key(key, member.key), "\""),
+                              hint_for_key(member.key, known, scope));
     }
   }
 }
@@ -276,8 +316,11 @@ ConfigValue::Table check_values(const Node& table,
     const Claim claim{*given, option, option_key};
     if ((option.flags & kElsewhere) != 0) {
       check_shape(claim, scope);
-    } else {
-      out.push_back({option.name, check_option(claim, scope)});
+      continue;
+    }
+    out.push_back({option.name, check_option(claim, scope)});
+    if ((option.flags & kFixed) != 0) {
+      check_fixed(claim, scope);
     }
   }
   return out;
@@ -287,7 +330,7 @@ ConfigValue::Table check_table(const Node& table,
                                const std::vector<lb_option>& options,
                                const std::string& key,
                                const CheckScope& scope) {
-  check_keys(table, options, key, scope.diagnostics);
+  check_keys(table, options, key, scope);
   return check_values(table, options, key, scope);
 }
 

@@ -15,10 +15,18 @@
 
 namespace limbeck {
 
+// An option of a component in use and the table it belongs into, for somebody who wrote it
+// elsewhere.
+struct KeyHome {
+  std::string key;
+  std::string table;
+};
+
 struct CheckScope {
   std::filesystem::path folder;  // what a LB_PATH is relative to; absolute
   Diagnostics& diagnostics;
-  bool is_given = true;  // false while a default is checked
+  bool is_given = true;                         // false while a default is checked
+  const std::vector<KeyHome>* homes = nullptr;  // may be null
 };
 
 // "a" and "b" -> "a.b"; an empty first part is left out.
@@ -28,7 +36,7 @@ std::string join_key(const std::string& table, std::string_view name);
 void check_keys(const Node& table,
                 const std::vector<lb_option>& known,
                 const std::string& key,
-                Diagnostics& diagnostics);
+                const CheckScope& scope);
 
 // The value of every option: given and checked, or its default. A value that is at fault is
 // reported and replaced by zero, so that checking can go on. Keys that no option declares are

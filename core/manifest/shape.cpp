@@ -22,6 +22,7 @@ constexpr const char* kHostTables[] = {
     "training.loop",
     "training.distributed",
     "training.model",
+    "training.performance",
     "training.checkpoint",
     "training.tracker",
 };
@@ -66,8 +67,8 @@ void add_missing_tables(Draft& draft) {
 
 void check_shape(Draft& draft) {
   const Node& training = inner_table(draft.root, "training");
-  check_keys(draft.root, top_options(), "", draft.diagnostics);
-  check_keys(training, training_options(), "training", draft.diagnostics);
+  check_keys(draft.root, top_options(), "", draft.scope());
+  check_keys(training, training_options(), "training", draft.scope());
 
   Diagnostics faults;
   const CheckScope scope{draft.folder, faults};

@@ -68,6 +68,22 @@ constexpr lb_option unavailable(const char* name, const char* doc = "") {
   option.flags |= kUnavailable;
   return option;
 }
+// Its default is the only value that this version has.
+constexpr lb_option fixed(lb_option option) {
+  option.flags |= kFixed;
+  return option;
+}
+// Data sets may declare it themselves.
+constexpr lb_option yielding(lb_option option) {
+  option.flags |= kYields;
+  return option;
+}
+// Taken by the components that name it as an alias; `where` says which those are.
+constexpr lb_option forwarded(const char* name, const char* where) {
+  lb_option option = key(name, LB_STRING, nullptr, where);
+  option.flags |= kForwarded | kYields;
+  return option;
+}
 constexpr lb_option moved(const char* name, const char* to) {
   lb_option option = key(name, LB_STRING, nullptr, "");
   option.alias = to;
@@ -84,7 +100,11 @@ std::vector<lb_option> list(const lb_option (&options)[N]) {
 constexpr const char* kDevices[] = {"auto", "cpu", "cuda", nullptr};
 constexpr const char* kDtypes[] = {"fp32", "bf16", "fp64", nullptr};
 constexpr const char* kRecompute[] = {"none", "full", "ops", "block_skip", nullptr};
+constexpr const char* kEmaUpdates[] = {"on_role_step", "every_step", nullptr};
+constexpr const char* kClipScopes[] = {"per_role", "global", nullptr};
 constexpr const char* kEmaWarmups[] = {"constant", "ratio", "power", nullptr};
+constexpr const char* kOrders[] = {"epoch", "reference", nullptr};
+constexpr const char* kOnError[] = {"stop", "skip", nullptr};
 constexpr const char* kNoDecay[] = {"none", "flagged", nullptr};
 constexpr const char* kSchedules[] = {"constant",   "constant_with_warmup", "linear",
                                       "cosine",     "cosine_with_min_lr",   "cosine_with_restarts",
@@ -108,24 +128,47 @@ constexpr lb_option kEmaDecay =
     number("decay", "0.9999", "[0, 1)", "Share of the average that an update keeps.");
 constexpr lb_option kEmaWarmup =
     choice("warmup", "\"constant\"", kEmaWarmups, "How the decay grows to its value.");
-constexpr lb_option kEmaUpdate =
-    unavailable("update", "averages move after each update of their role");
+constexpr lb_option kEmaUpdate = fixed(choice(
+    "update", "\"on_role_step\"", kEmaUpdates, "Averages move after each update of a role."));
 constexpr lb_option kEmaDevice = unavailable("device", "averages live where their role does");
 
-constexpr const char* kOfPrepareHook =
-    "noise and timesteps are drawn by a [[prepare]] hook: set it among the hook's options";
+constexpr const char* kOfNoiseHook =
+    "Taken by a [[prepare]] hook that draws noise levels, as its option of this name.";
+
+// What other trainers call `type` and `plugins`.
+constexpr lb_option kTarget =
+    unavailable("_target_", "say type = \"...\", the name of a component of a plugin");
+constexpr lb_option kPlugin = unavailable("plugin", "list it in \"plugins\"");
 
 }  // namespace
+
+bool is_forwarded(const std::string& path) {
+  const std::pair<const char*, std::vector<lb_option>> tables[] = {
+      {"training.data", data_options()},
+      {"training.model", training_model_options()},
+  };
+  for (const auto& [table, options] : tables) {
+    for (const auto& option : options) {
+      if ((option.flags & kForwarded) != 0 && path == std::string(table) + "." + option.name) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
 
 std::string home_of(std::string_view key) {
   const std::pair<const char*, std::vector<lb_option>> tables[] = {
       {"run", run_options()},
       {"pipeline", pipeline_options()},
       {"training.loop", loop_options()},
+      {"training.performance", performance_options()},
       {"training.optimizer", optimizer_options()},
       {"training.data", data_options()},
       {"training.distributed", distributed_options()},
+      {"training.checkpoint", checkpoint_options()},
       {"training.tracker", tracker_options()},
+      {"training.model", training_model_options()},
       {"models.<role>", role_options()},
       {"models.<role>.ema", ema_options()},
       {"callbacks.grad_clip", grad_clip_options()},
@@ -213,12 +256,15 @@ std::vector<lb_option> role_options() {
       unavailable("disable_custom_init_weights"),
       unavailable("cpu_offload"),
       unavailable("flow_shift", "all roles share [pipeline] flow_shift"),
+      unavailable("transformer_2"),
+      kTarget,
+      kPlugin,
   };
   return list(kOptions);
 }
 
 std::vector<lb_option> method_options() {
-  static constexpr lb_option kOptions[] = {kType, kRoles};
+  static constexpr lb_option kOptions[] = {kType, kRoles, kTarget, kPlugin};
   return list(kOptions);
 }
 
@@ -226,9 +272,8 @@ std::vector<lb_option> prepare_options() { return method_options(); }
 
 std::vector<lb_option> loss_options() {
   static constexpr lb_option kOptions[] = {
-      kType,
-      kRoles,
-      number("weight", "1.0", "(-inf, inf)", "Factor of this term in the sum."),
+      kType,   kRoles,  number("weight", "1.0", "(-inf, inf)", "Factor of this term in the sum."),
+      kTarget, kPlugin,
   };
   return list(kOptions);
 }
@@ -239,6 +284,8 @@ std::vector<lb_option> callback_options() {
       kRoles,
       integer("every_steps", "0", "[0, inf)", "Steps between validations; 0: none."),
       unavailable("data", "callbacks see the rows of [training.data]"),
+      kTarget,
+      kPlugin,
   };
   return list(kOptions);
 }
@@ -250,22 +297,29 @@ std::vector<lb_option> data_options() {
       integer("dataloader_num_workers", "0", "[0, inf)", "Reading threads; 0: none of its own."),
       boolean("shuffle", "true", "Whether each epoch has an order of its own."),
       integer("shuffle_window", "64", "[1, inf)", "Runs of samples that are shuffled together."),
+      choice("order", "\"epoch\"", kOrders,
+             "Of shuffled samples: another one in every epoch, or torch.randperm(seed) in all."),
+      choice("on_error", "\"stop\"", kOnError, "What a sample that cannot be read does."),
+      integer("max_skipped", "100", "[1, inf)",
+              "With on_error = \"skip\": samples that may be unreadable before the run stops."),
       moved("seed", "run.seed"),
-      unavailable("preprocessed_data_type"),
-      unavailable("training_cfg_rate", "captions are dropped by a [[prepare]] hook: set its rate"),
-      unavailable("num_height"),
-      unavailable("num_width"),
-      unavailable("num_latent_t"),
-      unavailable("num_frames"),
+      yielding(integer("num_latent_t", "0", "[0, inf)",
+                       "Latent frames that are trained on, the first of a sample; 0: all.")),
+      yielding(integer("num_frames", "0", "[0, inf)",
+                       "Frames of a video, as a check of num_latent_t; 0: not said.")),
+      yielding(integer("num_height", "0", "[0, inf)", "Height of sampled videos in pixels.")),
+      yielding(integer("num_width", "0", "[0, inf)", "Width of sampled videos in pixels.")),
+      forwarded("preprocessed_data_type",
+                "Taken by a data set that holds samples of several types."),
+      forwarded("training_cfg_rate",
+                "Taken by a [[prepare]] hook that drops captions, as its rate."),
+      kTarget,
+      kPlugin,
   };
   return list(kOptions);
 }
 
 std::vector<lb_option> training_options() {
-  static constexpr lb_option kPerformance[] = {
-      unavailable("enabled"),
-      unavailable("peak_tflops_per_gpu"),
-  };
   static constexpr lb_option kVsa[] = {
       unavailable("sparsity"),
       unavailable("decay_rate"),
@@ -285,10 +339,19 @@ std::vector<lb_option> training_options() {
       table("checkpoint", "When to save."),
       table("tracker", "Where metrics go."),
       table("model", "Settings of all roles."),
-      nested("performance", kPerformance, std::size(kPerformance)),
+      table("performance", "How fast the run is."),
       nested("vsa", kVsa, std::size(kVsa)),
       unavailable("dit_precision", "set models.<role>.dtype instead"),
       unavailable("model_path", "set models.<role>.init_from instead"),
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> performance_options() {
+  static constexpr lb_option kOptions[] = {
+      boolean("enabled", "true", "Whether the metrics perf/... and mem/... are made."),
+      number("peak_tflops_per_gpu", nullptr, "(0, inf)",
+             "Greatest TFLOP/s of one device in the compute dtype, for the share that is used."),
   };
   return list(kOptions);
 }
@@ -307,7 +370,7 @@ std::vector<lb_option> optimizer_options() {
       number("lr_power", "1.0", "(0, inf)", "Of polynomial."),
       number("min_lr_ratio", "0.1", "[0, 1]", "Of cosine_with_min_lr."),
       text("step_rules", "\"\"", "Of piecewise_constant: \"1:500,0.1:800,0.01\"."),
-      unavailable("fused"),
+      fixed(boolean("fused", "true", "One pass over all weights of a role.")),
   };
   return list(kOptions);
 }
@@ -333,11 +396,11 @@ std::vector<lb_option> loop_options() {
 
 std::vector<lb_option> distributed_options() {
   static constexpr lb_option kOptions[] = {
-      integer("num_gpus", "1", nullptr, "Processes in all."),
-      integer("hsdp_replicate_dim", "1", nullptr, "Copies of the weights."),
-      integer("hsdp_shard_dim", "1", nullptr, "Shards of the weights."),
-      integer("sp_size", "1", nullptr, "Ranks that share a sequence."),
-      integer("tp_size", "1", nullptr, "Ranks that share a matrix."),
+      fixed(integer("num_gpus", "1", nullptr, "Processes in all.")),
+      fixed(integer("hsdp_replicate_dim", "1", nullptr, "Copies of the weights.")),
+      integer("hsdp_shard_dim", "1", nullptr, "Shards of the weights; -1: one for each process."),
+      fixed(integer("sp_size", "1", nullptr, "Ranks that share a sequence.")),
+      fixed(integer("tp_size", "1", nullptr, "Ranks that share a matrix.")),
       unavailable("pin_cpu_memory"),
       unavailable("reshard_after_forward"),
       unavailable("reduce_dtype"),
@@ -350,9 +413,10 @@ std::vector<lb_option> distributed_options() {
 std::vector<lb_option> checkpoint_options() {
   static constexpr lb_option kOptions[] = {
       moved("output_dir", "run.output_dir"),
-      unavailable("resume_from_checkpoint"),
-      unavailable("training_state_checkpointing_steps"),
-      unavailable("checkpoints_total_limit"),
+      fixed(text("resume_from_checkpoint", "\"\"", "A checkpoint to go on from.")),
+      fixed(integer("training_state_checkpointing_steps", "0", "[0, inf)",
+                    "Steps between checkpoints; 0: none.")),
+      fixed(integer("checkpoints_total_limit", "0", "[0, inf)", "Checkpoints to keep; 0: all.")),
   };
   return list(kOptions);
 }
@@ -371,13 +435,13 @@ std::vector<lb_option> training_model_options() {
   static constexpr lb_option kOptions[] = {
       choice("enable_gradient_checkpointing_type", "\"none\"", kRecompute,
              "Of the roles that do not say it themselves."),
-      unavailable("weighting_scheme", kOfPrepareHook),
-      unavailable("logit_mean", kOfPrepareHook),
-      unavailable("logit_std", kOfPrepareHook),
-      unavailable("mode_scale", kOfPrepareHook),
-      unavailable("precondition_outputs"),
+      forwarded("weighting_scheme", kOfNoiseHook),
+      forwarded("logit_mean", kOfNoiseHook),
+      forwarded("logit_std", kOfNoiseHook),
+      forwarded("mode_scale", kOfNoiseHook),
+      forwarded("precondition_outputs", "Taken by a method that can compare clean samples."),
       unavailable("moba_config"),
-      unavailable("enable_torch_compile"),
+      fixed(boolean("enable_torch_compile", "false", "Compiling of networks.")),
       unavailable("torch_compile_kwargs"),
   };
   return list(kOptions);
@@ -386,10 +450,10 @@ std::vector<lb_option> training_model_options() {
 std::vector<lb_option> grad_clip_options() {
   static constexpr lb_option kOptions[] = {
       number("max_grad_norm", "1.0", nullptr, "Greatest global norm; 0 or less: no clipping."),
-      unavailable("log_grad_norms"),
-      unavailable("norm_type"),
-      unavailable("error_if_nonfinite"),
-      unavailable("scope"),
+      fixed(boolean("log_grad_norms", "true", "Norms are a metric of every role.")),
+      fixed(number("norm_type", "2.0", "(0, inf]", "Order of the norm.")),
+      fixed(boolean("error_if_nonfinite", "true", "Stop before a weight moves.")),
+      fixed(choice("scope", "\"per_role\"", kClipScopes, "What has one norm.")),
   };
   return list(kOptions);
 }

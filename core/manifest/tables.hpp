@@ -28,6 +28,7 @@ std::vector<lb_option> training_options();
 std::vector<lb_option> optimizer_options();  // [training.optimizer], [models.<role>.optimizer]
 std::vector<lb_option> ema_options();        // [models.<role>.ema]
 std::vector<lb_option> loop_options();
+std::vector<lb_option> performance_options();
 std::vector<lb_option> distributed_options();
 std::vector<lb_option> checkpoint_options();
 std::vector<lb_option> tracker_options();  // [training.tracker], less the tables of its trackers
@@ -36,6 +37,9 @@ std::vector<lb_option> training_model_options();
 // The core's own callbacks.
 std::vector<lb_option> grad_clip_options();
 std::vector<lb_option> ema_callback_options();
+
+// Is this the path of a key that components take by an alias, such as "training.data.x"?
+bool is_forwarded(const std::string& path);
 
 // The table that has a key of this name, should somebody write it elsewhere; empty: none, or the
 // name says too little ("type").

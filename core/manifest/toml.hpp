@@ -28,6 +28,12 @@ Node parse_value(std::string_view text, const Position& at);
 // of tables only, which get [[headers]]. Reads back to the same values.
 std::string to_toml(const Node& root);
 
+// The same with a comment behind every value: the place where it was written, or "default".
+std::string to_explained_toml(const Node& root);
+
+// One value on one line, as a document would have it.
+std::string value_text(const Node& node);
+
 // In quotes, with escapes for what TOML does not allow between them.
 std::string quoted(const std::string& text);
 

@@ -54,33 +54,63 @@ bool has_only_tables(const Node& node) {
   });
 }
 
+}  // namespace
+
+std::string value_text(const Node& node) { return std::visit(InlineText{}, node.value); }
+
+namespace {
+
 // Values come before the headers of inner tables: after a header, TOML has no way back.
-void write_members(const Node::Table& members, const std::string& path, std::string& out) {
-  for (const auto& member : members) {
-    if (!is_table(member.node) && !is_list_of_tables(member.node)) {
-      out += key_text(member.key) + " = " + std::visit(InlineText{}, member.node.value) + "\n";
+struct Writer {
+  bool has_origins;
+  std::string out;
+
+  void write(const Node::Table& members, const std::string& path) {
+    for (const auto& member : members) {
+      if (!is_table(member.node) && !is_list_of_tables(member.node)) {
+        out += key_text(member.key) + " = " + value_text(member.node) + origin(member.node) + "\n";
+      }
     }
-  }
-  for (const auto& member : members) {
-    const std::string inner = path + (path.empty() ? "" : ".") + key_text(member.key);
-    if (is_table(member.node)) {
-      out += has_only_tables(member.node) ? "" : "\n[" + inner + "]\n";
-      write_members(*member.node.table(), inner, out);
-    } else if (is_list_of_tables(member.node)) {
-      for (const auto& item : *member.node.list()) {
-        out += "\n[[" + inner + "]]\n";
-        write_members(*item.table(), inner, out);
+    for (const auto& member : members) {
+      const std::string inner = path + (path.empty() ? "" : ".") + key_text(member.key);
+      if (is_table(member.node)) {
+        out += has_only_tables(member.node) ? "" : "\n[" + inner + "]\n";
+        write(*member.node.table(), inner);
+      } else if (is_list_of_tables(member.node)) {
+        for (const auto& item : *member.node.list()) {
+          out += "\n[[" + inner + "]]\n";
+          write(*item.table(), inner);
+        }
       }
     }
   }
-}
+
+ private:
+  // A file's name may hold anything, a comment must end with its line.
+  std::string origin(const Node& node) const {
+    if (!has_origins) {
+      return "";
+    }
+    std::string place = to_string(node.at);
+    std::replace_if(
+        place.begin(), place.end(),
+        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+    return "  # " + (place.empty() ? "default" : place);
+  }
+};
 
 }  // namespace
 
 std::string to_toml(const Node& root) {
-  std::string out;
-  write_members(*root.table(), "", out);
-  return out;
+  Writer writer{false, ""};
+  writer.write(*root.table(), "");
+  return writer.out;
+}
+
+std::string to_explained_toml(const Node& root) {
+  Writer writer{true, ""};
+  writer.write(*root.table(), "");
+  return writer.out;
 }
 
 std::string quoted(const std::string& text) {

@@ -3,6 +3,7 @@
 // callbacks, trackers.
 #include <utility>
 
+#include "core/base/text.hpp"
 #include "core/manifest/component_table.hpp"
 #include "core/manifest/host_values.hpp"
 #include "core/manifest/tables.hpp"
@@ -16,12 +17,32 @@ void read_loss(Draft& draft, const ComponentTable& table) {
   draft.manifest.losses.push_back({std::move(spec), weight});
 }
 
+// As in data_options(). A resolved manifest says it although it has no effect.
+constexpr int64_t kDefaultMaxSkipped = 100;
+
 void read_data(Draft& draft, const ComponentTable& table) {
   auto spec = read_component(draft, table, data_options());
   const HostValues host(draft.host[table.key]);
-  draft.manifest.data = {std::move(spec), host.integer("train_batch_size"),
-                         host.integer("dataloader_num_workers"), host.boolean("shuffle"),
-                         host.integer("shuffle_window")};
+  DataSpec data;
+  data.dataset = std::move(spec);
+  data.batch_size = host.integer("train_batch_size");
+  data.workers = host.integer("dataloader_num_workers");
+  data.shuffle = host.boolean("shuffle");
+  data.window = host.integer("shuffle_window");
+  data.is_reference_order = host.text("order") == "reference";
+  if (data.is_reference_order && !data.shuffle) {
+    draft.diagnostics.error(host.position("order"),
+                            cat(table.key, ".order: \"reference\" needs shuffle = true"),
+                            "with shuffle = false samples come as the data set has them");
+  }
+  if (host.text("on_error") == "skip") {
+    data.max_skipped = host.integer("max_skipped");
+  } else if (host.integer("max_skipped") != kDefaultMaxSkipped) {
+    draft.diagnostics.error(host.position("max_skipped"),
+                            cat(table.key, ".max_skipped has no effect: on_error is \"stop\""),
+                            "set on_error = \"skip\", or remove the key");
+  }
+  draft.manifest.data = std::move(data);
 }
 
 void read_callback(Draft& draft, const ComponentTable& table) {

@@ -6,7 +6,9 @@
 #include <set>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/base/text.hpp"
+#include "core/plugin/plugin_text.hpp"
 
 namespace limbeck {
 namespace {
@@ -14,6 +16,13 @@ namespace {
 // More than any plugin offers: beyond it the count itself is not believed.
 constexpr uint32_t kMaxComponents = 1024;
 constexpr uint32_t kMaxCapabilities = 256;
+// A struct larger than this is not a grown one but garbage.
+constexpr uint32_t kMaxStructBytes = 4096;
+
+constexpr const char* kEntry = "limbeck_plugin_v1";
+constexpr const char* kRebuild = "build it with limbeck_add_plugin and the SDK of this limbeck";
+constexpr const char* kFixTables =
+    "its author can see every fault with `limbeck plugin check`; the rules are in docs/abi.md";
 
 bool is_lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
@@ -22,8 +31,8 @@ bool is_plugin_id(std::string_view id) {
   const bool chars = std::all_of(id.begin(), id.end(), [](char c) {
     return is_lower_or_digit(c) || c == '.' || c == '_' || c == '-';
   });
-  return chars && id.find('.') != std::string_view::npos && id.find("..") == id.npos &&
-         id.front() != '.' && id.back() != '.';
+  return chars && !id.empty() && id.size() <= kMaxName && id.find('.') != std::string_view::npos &&
+         id.find("..") == id.npos && id.front() != '.' && id.back() != '.';
 }
 
 // "1.2.3", "1.2.3-rc.1+build": three numbers, then anything after '-' or '+'.
@@ -41,28 +50,12 @@ bool is_semantic_version(std::string_view version) {
       return false;
     }
   }
-  return parts == 3 && has_digit;
-}
-
-// "limbeck.video-dit/1": a name, a slash, a number.
-bool is_capability(std::string_view text) {
-  const auto slash = text.rfind('/');
-  if (slash == std::string_view::npos || slash == 0 || slash + 1 == text.size()) {
-    return false;
-  }
-  const auto name = text.substr(0, slash);
-  const auto revision = text.substr(slash + 1);
-  return std::all_of(
-             name.begin(), name.end(),
-             [](char c) { return is_lower_or_digit(c) || c == '.' || c == '-' || c == '_'; }) &&
-         std::all_of(revision.begin(), revision.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return parts == 3 && has_digit && version.size() <= kMaxName;
 }
 
 bool is_torch_library(const std::string& soname) {
   return soname.starts_with("libtorch") || soname.starts_with("libc10");
 }
-
-std::string quoted(const char* text) { return text == nullptr ? "NULL" : cat("'", text, "'"); }
 
 // The parts in which two tags differ: "torch: 2.10.0 here 2.11.0".
 std::string tag_difference(std::string_view theirs, std::string_view ours) {
@@ -90,47 +83,105 @@ std::string tag_difference(std::string_view theirs, std::string_view ours) {
                              : join(differences, "; ");
 }
 
-Faults check_abi_version(const std::string& abi) {
+[[noreturn]] void refuse(const std::string& message, const char* hint) {
+  throw Error(Fault::kPlugin, message, hint);
+}
+
+void check_abi_version(const std::string& abi) {
   if (abi.empty()) {
-    return {"the note does not say which ABI it was built for: expected a line like 'abi=1.0'"};
+    refuse("its note does not say which ABI it was built for: expected a line like 'abi=1.0'",
+           kRebuild);
   }
   char* end = nullptr;
   const unsigned long major = std::strtoul(abi.c_str(), &end, 10);
   if (end == abi.c_str() || *end != '.') {
-    return {cat("the note has abi '", abi, "', expected a version like '1.0'")};
+    refuse(cat("its note has abi ", in_quotes(abi.c_str()), ", expected a version like '1.0'"),
+           kRebuild);
   }
   if (major != LB_ABI_MAJOR) {
-    return {cat("it was built for ABI ", abi, ", this limbeck has ABI ", LB_ABI_MAJOR, ".",
-                LB_ABI_MINOR, "; another major version cannot be loaded")};
+    refuse(cat("it was built for ABI ", shown(abi.c_str()), ", this limbeck has ABI ", LB_ABI_MAJOR,
+               ".", LB_ABI_MINOR, "; another major version cannot be loaded"),
+           kRebuild);
   }
-  return {};
+}
+
+// The function that the host calls, and nothing else: any other symbol may take the place of one
+// with its name elsewhere, and some kinds of symbol keep a library from being mapped twice.
+void check_exports(const std::vector<ElfSymbol>& exported) {
+  const auto is_entry = [](const ElfSymbol& symbol) { return symbol.name == kEntry; };
+  const auto entry = std::find_if(exported.begin(), exported.end(), is_entry);
+  if (entry == exported.end()) {
+    refuse(cat("it exports no function '", kEntry, "'"),
+           "build it with limbeck_add_plugin, and use LB_PLUGIN or define the function");
+  }
+  if (!entry->is_function) {
+    refuse(
+        cat("its '", kEntry, "' is data, expected a function"),
+        "define `const lb_plugin* limbeck_plugin_v1(void)`, which returns a pointer to the data");
+  }
+  std::vector<std::string> others;
+  for (const auto& symbol : exported) {
+    if (!is_entry(symbol)) {
+      others.push_back(shown(symbol.name.c_str()));
+    }
+  }
+  if (!others.empty()) {
+    const size_t count = others.size();
+    others.resize(std::min<size_t>(count, 5));
+    refuse(cat("it exports ", count, " symbols beside '", kEntry, "': ", join(others),
+               count > others.size() ? ", ..." : ""),
+           "build it with limbeck_add_plugin, or link it with the SDK's version script plugin.map");
+  }
+}
+
+void check_torch(const ElfFacts& facts, std::string_view host_tag) {
+  const bool is_native = facts.note.torch != "none";
+  const auto torch = std::find_if(facts.needed.begin(), facts.needed.end(), is_torch_library);
+  if (!is_native && torch != facts.needed.end()) {
+    refuse(cat("it says that it does not share libtorch, but needs ", shown(torch->c_str())),
+           "build it with `limbeck_add_plugin(... NATIVE ...)`, or without libtorch");
+  }
+  if (is_native && facts.note.torch != host_tag) {
+    refuse(cat("it was built for another libtorch: ", tag_difference(facts.note.torch, host_tag)),
+           "rebuild it against the libtorch of this limbeck, or take a build of it for that one");
+  }
+  for (const auto& name : facts.needed) {
+    const auto slash = name.rfind('/');
+    if (slash != std::string::npos && is_torch_library(name.substr(slash + 1))) {
+      refuse(cat("it needs libtorch by its path, ", shown(name.c_str()),
+                 ", which would bring a second copy of it into the process"),
+             "link it with `limbeck_add_plugin(... NATIVE ...)`, which names it without a folder");
+    }
+  }
 }
 
 Faults check_identity(const lb_plugin& plugin, const PluginNote& note) {
   Faults faults;
   const auto agree = [&faults](const char* what, const char* table, const std::string& in_note) {
-    if (table == nullptr || in_note != table) {
-      faults.push_back(cat("its ", what, " is ", quoted(table), " in its table and '", in_note,
-                           "' in its file's note; they must be equal"));
+    if (table == nullptr || bounded(table, kMaxText) != in_note) {
+      faults.push_back(cat("its ", what, " is ", in_quotes(table), " in its table and ",
+                           in_quotes(in_note.c_str()), " in its file's note; they must be equal"));
     }
   };
-  if (plugin.id == nullptr || !is_plugin_id(plugin.id)) {
-    faults.push_back(cat("its id is ", quoted(plugin.id),
+  if (plugin.id == nullptr || !is_plugin_id(bounded(plugin.id, kMaxName))) {
+    faults.push_back(cat("its id is ", in_quotes(plugin.id),
                          ", expected a reverse domain like 'org.example.flow'"));
   }
-  if (plugin.version == nullptr || !is_semantic_version(plugin.version)) {
-    faults.push_back(cat("its version is ", quoted(plugin.version), ", expected one like '1.2.3'"));
+  if (plugin.version == nullptr || !is_semantic_version(bounded(plugin.version, kMaxName))) {
+    faults.push_back(
+        cat("its version is ", in_quotes(plugin.version), ", expected one like '1.2.3'"));
   }
-  if (plugin.license == nullptr || *plugin.license == '\0') {
+  if (is_empty(plugin.license)) {
     faults.push_back("it names no licence, expected an SPDX identifier like 'Apache-2.0'");
   }
   agree("id", plugin.id, note.id);
   agree("version", plugin.version, note.version);
   agree("torch tag", plugin.torch_tag == nullptr ? "none" : plugin.torch_tag, note.torch);
+  agree("ABI", cat(LB_ABI_MAJOR, ".", plugin.abi_minor).c_str(), note.abi);
   return faults;
 }
 
-Faults check_components(const lb_plugin& plugin) {
+Faults check_components(const lb_plugin& plugin, Header header) {
   if (plugin.n_components == 0) {
     return {"it offers no component"};
   }
@@ -149,12 +200,13 @@ Faults check_components(const lb_plugin& plugin) {
       faults.push_back(cat("component ", i, " of ", plugin.n_components, " is NULL"));
       continue;
     }
-    const Faults own = check_component(*component);
+    const Faults own = check_component(*component, header);
     faults.insert(faults.end(), own.begin(), own.end());
     if (component->kind != nullptr && component->name != nullptr &&
-        !seen.emplace(component->kind, component->name).second) {
-      faults.push_back(
-          cat("component '", component->name, "' of kind ", component->kind, " is offered twice"));
+        !seen.emplace(bounded(component->kind, kMaxName), bounded(component->name, kMaxName))
+             .second) {
+      faults.push_back(cat("component ", in_quotes(component->name), " of kind ",
+                           shown(component->kind), " is offered twice"));
     }
   }
   return faults;
@@ -170,92 +222,117 @@ Faults check_capabilities(const lb_component& component) {
       faults.push_back(cat("its list of capabilities has no NULL after ", i, " entries"));
       break;
     }
-    if (!is_capability(component.provides[i])) {
-      faults.push_back(cat("it provides '", component.provides[i],
-                           "', expected a capability like 'limbeck.video-dit/1'"));
+    if (!is_capability(bounded(component.provides[i], kMaxName))) {
+      faults.push_back(cat("it provides ", in_quotes(component.provides[i]),
+                           ", expected a capability like 'limbeck.video-dit/1'"));
     }
   }
   return faults;
 }
 
-Faults check_inside(const lb_component& component) {
+Faults check_inside(const lb_component& component, Header header) {
   Faults faults;
-  if (component.name == nullptr || !is_component_name(component.name)) {
-    faults.push_back(cat("its name is ", quoted(component.name), ", expected [a-z0-9_]+"));
+  if (component.name == nullptr || !is_component_name(bounded(component.name, kMaxName))) {
+    faults.push_back(cat("its name is ", in_quotes(component.name), ", expected [a-z0-9_]+"));
   }
-  if (component.doc == nullptr || *component.doc == '\0') {
+  if (is_empty(component.doc)) {
     faults.push_back("it has no doc; the first line is what `limbeck plugin list` shows");
+  } else if (bounded(component.doc, kMaxText).size() > kMaxText) {
+    faults.push_back(cat("its doc has no end within ", kMaxText, " bytes"));
   }
   const auto append = [&faults](const Faults& more) {
     faults.insert(faults.end(), more.begin(), more.end());
   };
   append(check_capabilities(component));
   const auto kinds = known_kinds();
-  if (component.kind == nullptr ||
-      std::find(kinds.begin(), kinds.end(), component.kind) == kinds.end()) {
+  const auto kind = component.kind == nullptr ? "" : bounded(component.kind, kMaxName);
+  if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
     faults.push_back(
-        cat("its kind is ", quoted(component.kind), ", this limbeck knows ", join(kinds)));
+        cat("its kind is ", in_quotes(component.kind), ", this limbeck knows ", join(kinds)));
     return faults;
   }
-  append(check_options(component.options, component.kind));
-  append(check_vtable(component));
+  append(check_options(component.options, kind, header));
+  append(check_vtable(component, header));
   return faults;
 }
 
 }  // namespace
 
 bool is_component_name(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(),
-                                      [](char c) { return is_lower_or_digit(c) || c == '_'; });
+  return !name.empty() && name.size() <= kMaxName &&
+         std::all_of(name.begin(), name.end(),
+                     [](char c) { return is_lower_or_digit(c) || c == '_'; });
 }
 
-Faults check_file(const ElfFacts& facts, std::string_view host_tag) {
-  if (!facts.has_note) {
-    return {
-        "it is a shared library, but not a plugin of limbeck: it has no note "
-        "'.note.limbeck', which limbeck_add_plugin puts into one"};
+bool is_capability(std::string_view text) {
+  const auto slash = text.rfind('/');
+  if (slash == std::string_view::npos || slash == 0 || slash + 1 == text.size() ||
+      text.size() > kMaxName) {
+    return false;
   }
-  Faults faults = check_abi_version(facts.note.abi);
+  const auto name = text.substr(0, slash);
+  const auto revision = text.substr(slash + 1);
+  return std::all_of(
+             name.begin(), name.end(),
+             [](char c) { return is_lower_or_digit(c) || c == '.' || c == '-' || c == '_'; }) &&
+         std::all_of(revision.begin(), revision.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+Faults check_size(const std::string& what, uint32_t size, size_t known, Header header) {
+  if (size == known) {
+    return {};
+  }
+  if (size > known && header == Header::kThis) {
+    return {cat(what, " ", size, ", in ABI ", LB_ABI_MAJOR, ".", LB_ABI_MINOR, " it has ", known,
+                "; it was compiled with a changed header")};
+  }
+  if (size < known || size > kMaxStructBytes) {
+    return {cat(what, " ", size, ", expected ", known, " or, from a later header, a little more")};
+  }
+  return {};
+}
+
+void check_file(const ElfFacts& facts, std::string_view host_tag) {
+  if (!facts.has_note) {
+    refuse(
+        "it is a shared library, but not a plugin of limbeck: it has no note '.note.limbeck', "
+        "which limbeck_add_plugin puts into one",
+        "name the plugin's own file; libraries that it needs are found by the dynamic linker");
+  }
+  check_abi_version(facts.note.abi);
+  check_torch(facts, host_tag);
+  check_exports(facts.exported);
+}
+
+void check_plugin(const lb_plugin& plugin, const PluginNote& note) {
+  const Header header = plugin.abi_minor > LB_ABI_MINOR ? Header::kLater : Header::kThis;
+  Faults faults =
+      check_size("its lb_plugin has struct_size", plugin.struct_size, sizeof(lb_plugin), header);
+  if (!faults.empty()) {
+    refuse(faults.front(), kRebuild);
+  }
+  if (plugin.min_host_minor > LB_ABI_MINOR) {
+    refuse(cat("it needs ABI ", LB_ABI_MAJOR, ".", plugin.min_host_minor,
+               " or later, this limbeck has ABI ", LB_ABI_MAJOR, ".", LB_ABI_MINOR),
+           "take a newer limbeck, or an older version of the plugin");
+  }
+  faults = check_identity(plugin, note);
+  const Faults inside = check_components(plugin, header);
+  faults.insert(faults.end(), inside.begin(), inside.end());
+  if (!faults.empty()) {
+    refuse(join(faults, "; "), kFixTables);
+  }
+}
+
+Faults check_component(const lb_component& component, Header header) {
+  Faults faults = check_size("a component has struct_size", component.struct_size,
+                             sizeof(lb_component), header);
   if (!faults.empty()) {
     return faults;
   }
-  const bool is_native = facts.note.torch != "none";
-  const auto torch = std::find_if(facts.needed.begin(), facts.needed.end(), is_torch_library);
-  if (!is_native && torch != facts.needed.end()) {
-    faults.push_back(cat("it says that it does not share libtorch, but needs ", *torch,
-                         "; build it with `limbeck_add_plugin(... NATIVE ...)`, or without "
-                         "libtorch"));
-  }
-  if (is_native && facts.note.torch != host_tag) {
-    faults.push_back(
-        cat("it was built for another libtorch: ", tag_difference(facts.note.torch, host_tag)));
-  }
-  return faults;
-}
-
-Faults check_plugin(const lb_plugin& plugin, const PluginNote& note) {
-  if (plugin.struct_size < sizeof(lb_plugin)) {
-    return {cat("its lb_plugin has struct_size ", plugin.struct_size, ", expected at least ",
-                sizeof(lb_plugin))};
-  }
-  if (plugin.min_host_minor > LB_ABI_MINOR) {
-    return {cat("it needs ABI ", LB_ABI_MAJOR, ".", plugin.min_host_minor,
-                " or later, this limbeck has ABI ", LB_ABI_MAJOR, ".", LB_ABI_MINOR)};
-  }
-  Faults faults = check_identity(plugin, note);
-  const Faults inside = check_components(plugin);
-  faults.insert(faults.end(), inside.begin(), inside.end());
-  return faults;
-}
-
-Faults check_component(const lb_component& component) {
-  if (component.struct_size < sizeof(lb_component)) {
-    return {cat("a component has struct_size ", component.struct_size, ", expected at least ",
-                sizeof(lb_component))};
-  }
-  Faults faults = check_inside(component);
+  faults = check_inside(component, header);
   for (auto& fault : faults) {
-    fault = cat("component ", quoted(component.name), ": ", fault);
+    fault = cat("component ", in_quotes(component.name), ": ", fault);
   }
   return faults;
 }

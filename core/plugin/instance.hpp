@@ -20,7 +20,9 @@ class Instance {
   // Error that names the component and its place in the manifest. [control]
   explicit Instance(const ComponentSpec& spec)
       : spec_(&spec), vtable_(&spec.component->vtable<Vtable>()) {
-    check(vtable_->create(spec.component->library->state, spec.config.get(), &self_), title());
+    call_plugin(
+        [&] { return vtable_->create(spec.component->library->state, spec.config.get(), &self_); },
+        title());
   }
   ~Instance() {
     if (self_ != nullptr) {

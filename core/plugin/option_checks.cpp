@@ -12,6 +12,7 @@
 #include "core/manifest/tables.hpp"
 #include "core/manifest/toml.hpp"
 #include "core/plugin/checks.hpp"
+#include "core/plugin/plugin_text.hpp"
 
 namespace limbeck {
 namespace {
@@ -23,10 +24,24 @@ constexpr uint32_t kKnownFlags =
     LB_OPT_LIST | LB_OPT_ON_RESUME | LB_OPT_DEPRECATED | LB_OPT_SECRET | LB_OPT_OPEN;
 
 bool is_option_name(const char* name) {
-  return name != nullptr && *name >= 'a' && *name <= 'z' && is_component_name(name);
+  return name != nullptr && *name >= 'a' && *name <= 'z' &&
+         is_component_name(bounded(name, kMaxName));
 }
 
-Faults check_table(const lb_options& options, int depth);
+// "models.critic.optimizer.learning_rate"
+bool is_key(std::string_view text) {
+  const bool has_only = std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  });
+  return has_only && text.size() <= kMaxName && text.find('.') != text.npos &&
+         text.find("..") == text.npos && text.front() != '.' && text.back() != '.';
+}
+
+bool is_too_long(const char* text) {
+  return text != nullptr && bounded(text, kMaxText).size() > kMaxText;
+}
+
+Faults check_table(const lb_options& options, int depth, Header header);
 
 Faults check_choices(const lb_option& option) {
   if (option.type != LB_ENUM) {
@@ -35,16 +50,24 @@ Faults check_choices(const lb_option& option) {
   if (option.choices == nullptr || option.choices[0] == nullptr) {
     return {"it is an LB_ENUM without choices"};
   }
-  uint32_t count = 0;
-  while (option.choices[count] != nullptr) {
-    if (++count > kMaxChoices) {
-      return {cat("its choices have no NULL after ", count, " entries")};
+  std::set<std::string_view> seen;
+  for (uint32_t i = 0; option.choices[i] != nullptr; ++i) {
+    if (i == kMaxChoices) {
+      return {cat("its choices have no NULL after ", i, " entries")};
+    }
+    const auto choice = bounded(option.choices[i], kMaxName);
+    if (choice.empty() || choice.size() > kMaxName) {
+      return {cat("its choice ", i, " is ", in_quotes(option.choices[i]), ", expected 1 to ",
+                  kMaxName, " characters")};
+    }
+    if (!seen.insert(choice).second) {
+      return {cat("its choices have ", in_quotes(option.choices[i]), " twice")};
     }
   }
   return {};
 }
 
-Faults check_fields(const lb_option& option, int depth) {
+Faults check_fields(const lb_option& option, int depth, Header header) {
   const bool is_open = (option.flags & LB_OPT_OPEN) != 0;
   if (option.type != LB_TABLE) {
     Faults faults;
@@ -60,7 +83,7 @@ Faults check_fields(const lb_option& option, int depth) {
     return {cat("it has LB_OPT_OPEN and ", option.fields.count,
                 " fields; exactly one says what every value is")};
   }
-  return check_table(option.fields, depth + 1);
+  return check_table(option.fields, depth + 1, header);
 }
 
 Faults check_range(const lb_option& option) {
@@ -71,7 +94,8 @@ Faults check_range(const lb_option& option) {
     return {"it has a range, but is neither an LB_INT nor an LB_FLOAT"};
   }
   if (!parse_range(option.range)) {
-    return {cat("its range '", option.range, "' is not an interval like '(0, 1]' or '[1, inf)'")};
+    return {cat("its range ", in_quotes(option.range),
+                " is not an interval like '(0, 1]' or '[1, inf)'")};
   }
   return {};
 }
@@ -85,17 +109,22 @@ Faults check_default(const lb_option& option) {
   try {
     table.value = Node::Table{{option.name, {}, parse_value(option.fallback, {})}};
   } catch (const SyntaxFault& fault) {
-    return {cat("its default ", option.fallback, " is not TOML: ", fault.what())};
+    return {cat("its default ", shown(option.fallback), " is not TOML: ", fault.what())};
   }
   Diagnostics faults;
   check_values(table, {option}, "", {"/", faults, false});
   if (faults.has_errors()) {
-    return {cat("its default ", option.fallback, " is not ", expectation(option))};
+    return {cat("its default ", shown(option.fallback), " is not ", expectation(option))};
   }
   return {};
 }
 
-Faults check_form(const lb_option& option, int depth) {
+Faults check_form(const lb_option& option, int depth, Header header) {
+  for (const char* text : {option.doc, option.fallback, option.range}) {
+    if (is_too_long(text)) {
+      return {cat("one of its texts has no end within ", kMaxText, " bytes")};
+    }
+  }
   if (option.type < LB_BOOL || option.type > LB_TABLE) {
     return {cat("its type is ", option.type, ", expected ", LB_BOOL, " to ", LB_TABLE)};
   }
@@ -103,17 +132,21 @@ Faults check_form(const lb_option& option, int depth) {
   if ((option.flags & ~kKnownFlags) != 0) {
     faults.push_back(cat("flags ", option.flags & ~kKnownFlags, " are unknown to this limbeck"));
   }
-  if (option.doc == nullptr || *option.doc == '\0') {
+  if (is_empty(option.doc)) {
     faults.push_back("it has no doc, expected one sentence");
   }
+  if (option.alias != nullptr && !is_key(bounded(option.alias, kMaxName))) {
+    faults.push_back(cat("its alias is ", in_quotes(option.alias),
+                         ", expected a key of the manifest like 'models.x.learning_rate'"));
+  }
   for (const auto& more :
-       {check_choices(option), check_fields(option, depth), check_range(option)}) {
+       {check_choices(option), check_fields(option, depth, header), check_range(option)}) {
     faults.insert(faults.end(), more.begin(), more.end());
   }
   return faults.empty() ? check_default(option) : faults;
 }
 
-Faults check_table(const lb_options& options, int depth) {
+Faults check_table(const lb_options& options, int depth, Header header) {
   if (options.count == 0) {
     return {};
   }
@@ -121,9 +154,14 @@ Faults check_table(const lb_options& options, int depth) {
     return {cat("a table of options claims ", options.count, " items, at most ", kMaxOptions,
                 " are believed")};
   }
-  if (options.stride < sizeof(lb_option) || options.stride % alignof(lb_option) != 0) {
-    return {cat("a table of options has stride ", options.stride, ", expected ", sizeof(lb_option),
-                " or, from a later header, a little more")};
+  if (Faults faults =
+          check_size("a table of options has stride", options.stride, sizeof(lb_option), header);
+      !faults.empty()) {
+    return faults;
+  }
+  if (options.stride % alignof(lb_option) != 0) {
+    return {cat("a table of options has stride ", options.stride, ", expected a multiple of ",
+                alignof(lb_option))};
   }
   if (options.items == nullptr) {
     return {cat("a table of options claims ", options.count, " items, but its list is NULL")};
@@ -135,14 +173,14 @@ Faults check_table(const lb_options& options, int depth) {
   std::set<std::string> names;
   for (const lb_option& option : read_options(options)) {
     if (!is_option_name(option.name)) {
-      faults.push_back(cat("an option is named ", option.name == nullptr ? "NULL" : option.name,
-                           ", expected [a-z][a-z0-9_]*"));
+      faults.push_back(
+          cat("an option is named ", shown(option.name), ", expected [a-z][a-z0-9_]*"));
       continue;
     }
     if (!names.insert(option.name).second) {
       faults.push_back(cat("option '", option.name, "' is declared twice"));
     }
-    for (const auto& fault : check_form(option, depth)) {
+    for (const auto& fault : check_form(option, depth, header)) {
       faults.push_back(cat("option '", option.name, "': ", fault));
     }
   }
@@ -164,8 +202,8 @@ const std::vector<std::string>& host_keys(std::string_view kind) {
   return found == keys.end() ? none : found->second;
 }
 
-Faults check_options(const lb_options& options, std::string_view kind) {
-  Faults faults = check_table(options, 0);
+Faults check_options(const lb_options& options, std::string_view kind, Header header) {
+  Faults faults = check_table(options, 0, header);
   if (!faults.empty()) {
     return faults;
   }

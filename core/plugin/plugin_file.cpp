@@ -56,6 +56,17 @@ std::vector<std::string> names_in(const std::vector<fs::path>& folders) {
   return names;
 }
 
+// How others could change what this is the status of; nullptr: they cannot.
+const char* reason(const struct stat& status) {
+  if (status.st_uid != 0 && status.st_uid != geteuid()) {
+    return "belongs to another user";
+  }
+  const bool is_sticky = S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
+  return (status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && !is_sticky
+             ? "can be written by its group or by everybody"
+             : nullptr;
+}
+
 [[noreturn]] void not_found(const std::string& name,
                             const SearchPath& path,
                             const std::vector<std::string>& tried) {
@@ -127,12 +138,15 @@ PluginFile::PluginFile(const fs::path& path) : path_(path) {
     if (descriptor_ >= 0) {
       close(descriptor_);
     }
-    throw Error(Fault::kPlugin, cat("it cannot be opened: ", reason));
+    throw Error(Fault::kPlugin, cat("it cannot be opened: ", reason),
+                "this user must be able to read the file and to enter its folders");
   }
   if (!S_ISREG(status_.st_mode)) {
     close(descriptor_);
-    throw Error(Fault::kPlugin, S_ISDIR(status_.st_mode) ? "it is a folder, expected a '.so' file"
-                                                         : "it is not a regular file");
+    throw Error(Fault::kPlugin,
+                S_ISDIR(status_.st_mode) ? "it is a folder, expected a '.so' file"
+                                         : "it is not a regular file",
+                "name the '.so' file of the plugin");
   }
 }
 
@@ -144,30 +158,40 @@ bool PluginFile::is_same(const fs::path& path) const {
          now.st_ino == status_.st_ino;
 }
 
+bool PluginFile::is_unchanged(const fs::path& path) const {
+  // ctime: what writes to a file cannot set it back.
+  struct stat now {};
+  return is_same(path) && fstat(descriptor_, &now) == 0 && now.st_size == status_.st_size &&
+         now.st_ctim.tv_sec == status_.st_ctim.tv_sec &&
+         now.st_ctim.tv_nsec == status_.st_ctim.tv_nsec;
+}
+
+std::string PluginFile::sha256() const { return sha256_of_descriptor(descriptor_); }
+
 void PluginFile::check_sha256(std::string_view expected) const {
   std::string wanted(expected);
   std::transform(wanted.begin(), wanted.end(), wanted.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const std::string actual = sha256_of_descriptor(descriptor_);
+  const std::string actual = sha256();
   if (actual != wanted) {
     throw Error(Fault::kPlugin, cat("its sha256 is ", actual, ", the manifest expects ", wanted),
                 "if you meant to use this build, write its hash into the manifest");
   }
 }
 
-fs::path PluginFile::writable_by_others() const {
-  constexpr mode_t kOthers = S_IWGRP | S_IWOTH;
-  if ((status_.st_mode & kOthers) != 0) {
-    return path_;
+std::string PluginFile::open_to_others() const {
+  if (const char* why = reason(status_)) {
+    return cat(path_.string(), " ", why);
   }
   for (fs::path folder = path_.parent_path();; folder = folder.parent_path()) {
     struct stat status {};
-    if (stat(folder.c_str(), &status) == 0 && (status.st_mode & kOthers) != 0 &&
-        (status.st_mode & S_ISVTX) == 0) {
-      return folder;
+    if (stat(folder.c_str(), &status) == 0) {
+      if (const char* why = reason(status)) {
+        return cat(folder.string(), " ", why);
+      }
     }
     if (folder == folder.parent_path()) {
-      return {};
+      return "";
     }
   }
 }

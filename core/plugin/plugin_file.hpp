@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -27,7 +28,7 @@ LIMBECK_API SearchPath plugin_search_path();
 LIMBECK_API std::filesystem::path find_plugin(const std::string& name,
                                               const std::filesystem::path& relative_to);
 
-// An open regular file: what was checked through its descriptor is what is_same() recognises.
+// An open regular file: what was checked through its descriptor is what is_unchanged() recognises.
 class LIMBECK_API PluginFile {
  public:
   // Throws Error(kPlugin) if it is not a regular file that can be read.
@@ -37,13 +38,18 @@ class LIMBECK_API PluginFile {
   PluginFile& operator=(const PluginFile&) = delete;
 
   int descriptor() const { return descriptor_; }
-  // Whether `path` is this very file now: same device and inode.
+  // Whether `path` is this very file: same device and inode.
   bool is_same(const std::filesystem::path& path) const;
+  // Whether `path` is this very file, and nobody has written to it since it was opened here.
+  bool is_unchanged(const std::filesystem::path& path) const;
+  int64_t size() const { return status_.st_size; }  // bytes
+  std::string sha256() const;                       // 64 hexadecimal digits
   // Throws Error(kPlugin) if the content has another hash. Hexadecimal, either case.
   void check_sha256(std::string_view expected) const;
-  // The file or the first folder above it that users other than its owner can replace it in:
-  // writable for group or world and, for a folder, without the sticky bit. Empty: none.
-  std::filesystem::path writable_by_others() const;
+  // Why users other than this one and root could replace it: the file or a folder above it is
+  // theirs, or writable for group or world and, for a folder, without the sticky bit. A sentence
+  // that begins with the path; empty: they cannot.
+  std::string open_to_others() const;
 
  private:
   std::filesystem::path path_;

@@ -2,6 +2,7 @@
 #include "core/plugin/registry.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <boost/dll/shared_library.hpp>
@@ -10,6 +11,8 @@
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
 #include "core/plugin/checks.hpp"
+#include "core/plugin/child_process.hpp"
+#include "core/plugin/crash_note.hpp"
 #include "core/plugin/elf_note.hpp"
 #include "core/plugin/host_table.hpp"
 #include "core/plugin/plugin_file.hpp"
@@ -28,8 +31,6 @@ std::deque<dll::shared_library>& open_libraries() {
   static auto& libraries = *new std::deque<dll::shared_library>;
   return libraries;
 }
-
-[[noreturn]] void refuse(const Faults& faults) { throw Error(Fault::kPlugin, join(faults, "; ")); }
 
 // "flow (org.example.flow 1.2.3)"
 std::string full_name(const Library& library) {
@@ -51,26 +52,6 @@ std::string linker_text(const std::exception& error, const fs::path& path) {
   return std::string(text);
 }
 
-const lb_plugin& open_plugin(const fs::path& path) {
-  dll::shared_library library;
-  try {
-    library.load(path, dll::load_mode::rtld_now | dll::load_mode::rtld_local);
-  } catch (const std::exception& error) {
-    throw Error(Fault::kPlugin, cat("the dynamic linker refuses it: ", linker_text(error, path)));
-  }
-  if (!library.has(kEntry)) {
-    throw Error(Fault::kPlugin, cat("it exports no function '", kEntry, "'"),
-                "build it with limbeck_add_plugin, and use LB_PLUGIN or define the function");
-  }
-  const auto entry = library.get<const lb_plugin*()>(kEntry);
-  open_libraries().push_back(std::move(library));
-  const lb_plugin* plugin = entry();
-  if (plugin == nullptr) {
-    throw Error(Fault::kPlugin, cat("its function '", kEntry, "' returned NULL"));
-  }
-  return *plugin;
-}
-
 // Two copies of libtorch in one process have two registries of operators and types.
 void check_one_libtorch() {
   for (const char* name : {"libtorch_cpu.so", "libc10.so"}) {
@@ -78,8 +59,65 @@ void check_one_libtorch() {
     if (paths.size() > 1) {
       throw Error(Fault::kPlugin,
                   cat("it brought a second libtorch into the process: ", join(paths, " and ")),
-                  "link it against the libtorch of this limbeck");
+                  "link it, and every library that it needs, against the libtorch of this limbeck");
     }
+  }
+}
+
+// A part of libtorch that this host did not load would be loaded from wherever the linker finds it.
+void check_has_parts(const ElfFacts& facts) {
+  for (const auto& name : facts.needed) {
+    const bool is_part = name.starts_with("libtorch") || name.starts_with("libc10");
+    if (is_part && mapped_libraries(name).empty()) {
+      throw Error(Fault::kPlugin, cat("it needs ", name, ", which this limbeck does not load"),
+                  "link it against libtorch_cpu and libc10 only");
+    }
+  }
+}
+
+const lb_plugin& open_plugin(const fs::path& path, const ElfFacts& facts) {
+  // Kept from the first moment: constructors may have left something behind that runs its code.
+  dll::shared_library& library = open_libraries().emplace_back();
+  try {
+    library.load(path, dll::load_mode::rtld_now | dll::load_mode::rtld_local);
+  } catch (const std::exception& error) {
+    open_libraries().pop_back();
+    throw Error(Fault::kPlugin, cat("the dynamic linker refuses it: ", linker_text(error, path)),
+                "`ldd FILE` shows which libraries are found; a symbol that is undefined must come "
+                "from a library that the plugin is linked with");
+  }
+  if (facts.note.torch != "none") {
+    check_one_libtorch();
+  }
+  const lb_plugin* plugin = library.get<const lb_plugin*()>(kEntry)();
+  if (plugin == nullptr) {
+    throw Error(Fault::kPlugin, cat("its function '", kEntry, "' returned NULL"),
+                "it returns the address of a static lb_plugin");
+  }
+  return *plugin;
+}
+
+// Runs constructors and reads tables for the first time in a copy of this process. That costs half
+// a millisecond for a small plugin and twice the opening for one with large libraries.
+void try_in_child(const fs::path& path, const ElfFacts& facts) {
+  constexpr std::chrono::seconds kLimit(60);
+  const auto outcome = run_in_child(
+      [&](const ChildReport& report) {
+        report.stage("while it was opened");
+        const lb_plugin& plugin = open_plugin(path, facts);
+        report.stage("while its tables were read");
+        check_plugin(plugin, facts.note);
+        return std::string();
+      },
+      kLimit);
+  if (outcome.end == ChildOutcome::End::kError) {
+    throw Error(Fault::kPlugin, outcome.text, outcome.hint);
+  }
+  if (outcome.end != ChildOutcome::End::kDone) {
+    throw Error(Fault::kPlugin, outcome.fault(),
+                "opening a plugin must run no code but constructors that cannot fail, and its "
+                "tables must be static data; its author finds the place with "
+                "`gdb --args limbeck plugin list FILE` and `set follow-fork-mode child`");
   }
 }
 
@@ -141,66 +179,70 @@ void Registry::load_file(const PluginRequest& request,
       return;
     }
   }
-  if (const auto place = file.writable_by_others(); !place.empty()) {
-    diagnostics.warn(request.at,
-                     cat("plugin '", request.name, "': ", place.string(),
-                         " can be written by its group or by everybody"),
-                     "whoever can write there can run code as you");
-  }
+  check_place(request, file, diagnostics);
   const ElfFacts facts = read_elf(file.descriptor());
-  if (const Faults faults = check_file(facts, host_torch_tag()); !faults.empty()) {
-    refuse(faults);
-  }
-  const bool is_native = facts.note.torch != "none";
-  if (is_native) {
-    if (!open_libtorch_) {
-      throw Error(Fault::kPlugin, "it shares libtorch, which this command does not load");
-    }
-    open_libtorch_();
-    open_libtorch_ = [] {};  // once is enough; if it throws, the next such plugin tries again
-  }
-  add(request, path, open_checked(file, path, facts));
-}
+  check_file(facts, host_torch_tag());
+  open_libtorch_for(facts);
 
-// Opens what was checked: the name must lead to the same file before and after.
-const lb_plugin& Registry::open_checked(const PluginFile& file,
-                                        const fs::path& path,
-                                        const ElfFacts& facts) {
-  const auto check_same = [&] {
-    if (!file.is_same(path)) {
-      throw Error(Fault::kPlugin, "it was replaced by another file while it was loaded",
+  // What was checked is what is opened: the name must lead to the same file before and after.
+  const auto check_unchanged = [&] {
+    if (!file.is_unchanged(path)) {
+      throw Error(Fault::kPlugin, "its file was replaced or written to while it was loaded",
                   "try again when nothing writes to it");
     }
   };
-  check_same();
-  const lb_plugin& plugin = open_plugin(path);
-  check_same();
-  if (facts.note.torch != "none") {
-    check_one_libtorch();
+  check_unchanged();
+  try_in_child(path, facts);
+  const lb_plugin& plugin = open_plugin(path, facts);
+  check_unchanged();
+  check_plugin(plugin, facts.note);
+  add(request, path, plugin);
+}
+
+void Registry::check_place(const PluginRequest& request,
+                           const PluginFile& file,
+                           Diagnostics& diagnostics) {
+  const std::string why = file.open_to_others();
+  if (why.empty()) {
+    return;
   }
-  if (const Faults faults = check_plugin(plugin, facts.note); !faults.empty()) {
-    refuse(faults);
+  const char* hint = "whoever can write there can run code as you";
+  if (is_strict_) {
+    throw Error(Fault::kPlugin, why, cat(hint, "; --strict refuses such plugins"));
   }
-  return plugin;
+  diagnostics.warn(request.at, cat("plugin '", request.name, "': ", why), hint);
+}
+
+void Registry::open_libtorch_for(const ElfFacts& facts) {
+  if (facts.note.torch == "none") {
+    return;
+  }
+  if (!open_libtorch_) {
+    throw Error(Fault::kPlugin, "it shares libtorch, which this command does not load",
+                "leave it out here, or use a command that trains");
+  }
+  open_libtorch_();
+  open_libtorch_ = [] {};  // once is enough; if it throws, the next such plugin tries again
+  check_has_parts(facts);
 }
 
 void Registry::add(const PluginRequest& request, const fs::path& path, const lb_plugin& plugin) {
-  Faults faults;
   for (const auto& library : libraries_) {
     if (std::string_view(library.plugin->id) == plugin.id) {
-      faults.push_back(cat("a plugin with the id ", plugin.id, " is already loaded, from ",
-                           library.path.string()));
+      throw Error(Fault::kPlugin,
+                  cat("a plugin with the id ", plugin.id, " is already loaded, from ",
+                      library.path.string()),
+                  "name one of the two files only");
     }
   }
-  for (uint32_t i = 0; i < plugin.n_components && faults.empty(); ++i) {
+  for (uint32_t i = 0; i < plugin.n_components; ++i) {
     const lb_component& table = *plugin.components[i];
     if (const Component* other = find(table.kind, table.name)) {
-      faults.push_back(cat("it offers '", table.name, "' of kind ", table.kind, ", as plugin ",
-                           full_name(*other->library), " does"));
+      throw Error(Fault::kPlugin,
+                  cat("it offers '", table.name, "' of kind ", table.kind, ", as plugin ",
+                      full_name(*other->library), " does"),
+                  "leave one of the two plugins out, or rename the component");
     }
-  }
-  if (!faults.empty()) {
-    refuse(faults);
   }
   Library& library = libraries_.emplace_back();
   library.name = path.stem().string();
@@ -219,14 +261,10 @@ void Registry::start(const lb_host& host) {
       continue;
     }
     if (library.plugin->init != nullptr) {
-      const std::string frame = cat("while starting plugin ", full_name(library));
-      lb_status* status = nullptr;
-      try {
-        status = library.plugin->init(&host, &library.state);
-      } catch (...) {
-        status = make_status(LB_INTERNAL, "an exception left the plugin's init()");
-      }
-      check(status, frame);
+      const CrashNote note(
+          cat("in init() of plugin ", full_name(library), ", ", library.path.string()));
+      call_plugin([&] { return library.plugin->init(&host, &library.state); },
+                  cat("while starting plugin ", full_name(library)));
     }
     library.is_started = true;
   }
@@ -235,6 +273,8 @@ void Registry::start(const lb_host& host) {
 void Registry::stop() {
   for (auto library = libraries_.rbegin(); library != libraries_.rend(); ++library) {
     if (library->is_started && library->plugin->shutdown != nullptr) {
+      const CrashNote note(
+          cat("in shutdown() of plugin ", full_name(*library), ", ", library->path.string()));
       library->plugin->shutdown(library->state);
     }
     library->is_started = false;

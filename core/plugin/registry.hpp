@@ -63,16 +63,19 @@ class LIMBECK_API Registry {
   // Called once, before the first plugin that shares libtorch is opened: makes libtorch global.
   // Without one, such a plugin is refused.
   void on_native(std::function<void()> open_libtorch);
+  // From now on a plugin that others than this user could replace is refused; else it is a warning.
+  void be_strict() { is_strict_ = true; }
 
-  // Checks the file without running its code (ELF note, needed libraries, hash), opens it, checks
-  // its tables, and adds its components. Every fault goes to `diagnostics`; a plugin that has one
-  // is not added. A plugin that is already loaded is not loaded again. [control]
+  // Checks the file without running its code (hash, ELF note, needed libraries, symbols), opens it
+  // and checks its tables, in a child process first, and adds its components. Every fault goes to
+  // `diagnostics`; a plugin that has one is not added. A plugin that is already loaded is not
+  // loaded again. [control]
   void load(const PluginRequest& request,
             const std::filesystem::path& relative_to,
             Diagnostics& diagnostics);
 
   // Calls init() of the plugins that were not started yet. `host` must outlive the process.
-  // Throws Error(kPlugin). [control]
+  // Throws Error. If init() crashes, its plugin is named before the process ends. [control]
   void start(const lb_host& host);
   // Calls shutdown() of started plugins, last one first. [control]
   void stop();
@@ -92,14 +95,14 @@ class LIMBECK_API Registry {
   void load_file(const PluginRequest& request,
                  const std::filesystem::path& path,
                  Diagnostics& diagnostics);
-  static const lb_plugin& open_checked(const PluginFile& file,
-                                       const std::filesystem::path& path,
-                                       const ElfFacts& facts);
+  void check_place(const PluginRequest& request, const PluginFile& file, Diagnostics& diagnostics);
+  void open_libtorch_for(const ElfFacts& facts);
   void add(const PluginRequest& request,
            const std::filesystem::path& path,
            const lb_plugin& plugin);
 
   std::function<void()> open_libtorch_;
+  bool is_strict_ = false;
   std::deque<Library> libraries_;  // deque: components point into it
   std::deque<Component> components_;
 };

@@ -54,6 +54,17 @@ lb_status* status_of_current_exception() noexcept {
   }
 }
 
+lb_status* status_of_escaped_exception() noexcept {
+  lb_status* status = status_of_current_exception();
+  if (status == out_of_memory()) {
+    return status;
+  }
+  status->code = LB_INTERNAL;
+  status->fault = Fault::kPlugin;
+  status->hint = "a plugin's function must catch what it throws and return a status";
+  return add_frame(status, "an exception left the plugin, which the ABI forbids");
+}
+
 lb_status* add_frame(lb_status* status, std::string frame) noexcept {
   if (status == nullptr || status == out_of_memory()) {
     return status;

@@ -32,6 +32,8 @@ LIMBECK_API lb_status* to_status(const Error& error) noexcept;
 // Of the exception that is being handled: call it in a catch block only. Knows nothing of
 // libtorch's exceptions beyond their what().
 LIMBECK_API lb_status* status_of_current_exception() noexcept;
+// The same for one that left a function of a plugin.
+LIMBECK_API lb_status* status_of_escaped_exception() noexcept;
 // Adds "while ..." and returns the same status. NULL stays NULL.
 LIMBECK_API lb_status* add_frame(lb_status* status, std::string frame) noexcept;
 LIMBECK_API void drop_status(lb_status* status) noexcept;  // NULL is fine
@@ -44,6 +46,19 @@ LIMBECK_API lb_code code_of(Fault fault);
 LIMBECK_API Error to_error(lb_status* status);
 // Throws the status, which it takes over, as an Error with one more frame; NULL: does nothing.
 LIMBECK_API void check(lb_status* status, std::string frame = "");
+
+// Calls a function of a plugin, which returns an lb_status*, and throws what it returns, as check()
+// does. An exception that leaves the function breaks the ABI's contract: it is told as an error.
+template <class F>
+void call_plugin(F&& function, std::string frame) {
+  lb_status* status = nullptr;
+  try {
+    status = std::forward<F>(function)();
+  } catch (...) {
+    status = status_of_escaped_exception();
+  }
+  check(status, std::move(frame));
+}
 
 // The body of a function that a plugin calls: no exception leaves it.
 template <class F>

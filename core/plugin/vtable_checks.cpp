@@ -5,18 +5,20 @@
 #include <cstddef>
 #include <cstring>
 #include <set>
+#include <sstream>
+#include <string_view>
 
 #include "core/base/text.hpp"
 #include "core/manifest/strided.hpp"
 #include "core/plugin/checks.hpp"
+#include "core/plugin/plugin_text.hpp"
 
 namespace limbeck {
 namespace {
 
-// A struct larger than this is not a grown one but garbage.
-constexpr uint32_t kMaxVtableBytes = 4096;
 constexpr uint32_t kMaxRoles = 32;
 constexpr uint32_t kMaxNames = 1024;
+constexpr uint32_t kMaxSaved = 16;
 
 // What of a vtable has the same form in several kinds.
 enum class Content { kFunction, kRoles, kReads, kWrites };
@@ -31,6 +33,8 @@ struct KindRule {
   const char* kind;
   size_t size;  // of the v1.0 vtable
   std::vector<Slot> slots;
+  // Two functions of which a plugin has both or none: save() and load().
+  std::vector<Slot> pair = {};
 };
 
 #define LB_SLOT(type, member) \
@@ -57,26 +61,31 @@ const std::vector<KindRule>& rules() {
        sizeof(lb_method_vtable),
        {LB_CONTENT(lb_method_vtable, roles, kRoles), LB_CONTENT(lb_method_vtable, reads, kReads),
         LB_SLOT(lb_method_vtable, create), LB_SLOT(lb_method_vtable, destroy),
-        LB_SLOT(lb_method_vtable, loss)}},
+        LB_SLOT(lb_method_vtable, loss)},
+       {LB_SLOT(lb_method_vtable, save), LB_SLOT(lb_method_vtable, load)}},
       {"limbeck.prepare/1",
        sizeof(lb_prepare_vtable),
        {LB_CONTENT(lb_prepare_vtable, needs, kRoles), LB_CONTENT(lb_prepare_vtable, reads, kReads),
         LB_CONTENT(lb_prepare_vtable, writes, kWrites), LB_SLOT(lb_prepare_vtable, create),
-        LB_SLOT(lb_prepare_vtable, destroy), LB_SLOT(lb_prepare_vtable, prepare)}},
+        LB_SLOT(lb_prepare_vtable, destroy), LB_SLOT(lb_prepare_vtable, prepare)},
+       {LB_SLOT(lb_prepare_vtable, save), LB_SLOT(lb_prepare_vtable, load)}},
       {"limbeck.loss/1",
        sizeof(lb_loss_vtable),
        {LB_CONTENT(lb_loss_vtable, needs, kRoles), LB_CONTENT(lb_loss_vtable, reads, kReads),
         LB_SLOT(lb_loss_vtable, create), LB_SLOT(lb_loss_vtable, destroy),
-        LB_SLOT(lb_loss_vtable, loss)}},
+        LB_SLOT(lb_loss_vtable, loss)},
+       {LB_SLOT(lb_loss_vtable, save), LB_SLOT(lb_loss_vtable, load)}},
       {"limbeck.callback/1",
        sizeof(lb_callback_vtable),
        {LB_CONTENT(lb_callback_vtable, needs, kRoles), LB_SLOT(lb_callback_vtable, create),
-        LB_SLOT(lb_callback_vtable, destroy), LB_SLOT(lb_callback_vtable, event)}},
+        LB_SLOT(lb_callback_vtable, destroy), LB_SLOT(lb_callback_vtable, event)},
+       {LB_SLOT(lb_callback_vtable, save), LB_SLOT(lb_callback_vtable, load)}},
       {"limbeck.dataset/1",
        sizeof(lb_dataset_vtable),
        {LB_SLOT(lb_dataset_vtable, open), LB_SLOT(lb_dataset_vtable, close),
         LB_SLOT(lb_dataset_vtable, length), LB_SLOT(lb_dataset_vtable, fields),
-        LB_SLOT(lb_dataset_vtable, read)}},
+        LB_SLOT(lb_dataset_vtable, read)},
+       {LB_SLOT(lb_dataset_vtable, save), LB_SLOT(lb_dataset_vtable, load)}},
       {"limbeck.tracker/1",
        sizeof(lb_tracker_vtable),
        {LB_SLOT(lb_tracker_vtable, open), LB_SLOT(lb_tracker_vtable, scalars),
@@ -90,18 +99,35 @@ const std::vector<KindRule>& rules() {
 
 // [a-z0-9_.]+
 bool is_entry_name(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-  });
+  return !name.empty() && name.size() <= kMaxName &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+         });
+}
+
+Faults check_role_capabilities(const char* text) {
+  if (text == nullptr) {
+    return {};
+  }
+  std::istringstream words{std::string(bounded(text, kMaxText))};
+  for (std::string word; words >> word;) {
+    if (!is_capability(word)) {
+      return {cat("it needs ", in_quotes(word.c_str()),
+                  ", expected a capability like 'limbeck.video-dit/1'")};
+    }
+  }
+  return {};
 }
 
 Faults check_role(const std::vector<lb_role>& roles, const char* table, uint32_t index) {
   const lb_role& role = roles[index];
   const std::string where = cat("role ", index, " of `", table, "`: ");
   Faults faults;
-  if (role.name == nullptr || !is_component_name(role.name)) {
-    faults.push_back(cat(where, "its name is ", role.name == nullptr ? "NULL" : role.name,
-                         ", expected [a-z0-9_]+"));
+  if (role.name == nullptr || !is_component_name(bounded(role.name, kMaxName))) {
+    faults.push_back(cat(where, "its name is ", shown(role.name), ", expected [a-z0-9_]+"));
+  }
+  for (const auto& fault : check_role_capabilities(role.capabilities)) {
+    faults.push_back(where + fault);
   }
   constexpr uint32_t kKnown = LB_ROLE_OPTIONAL | LB_ROLE_TRAINED | LB_ROLE_SHADOW;
   if ((role.flags & ~kKnown) != 0) {
@@ -122,16 +148,21 @@ Faults check_role(const std::vector<lb_role>& roles, const char* table, uint32_t
   return faults;
 }
 
-Faults check_roles(const lb_roles& roles, const char* table) {
+Faults check_roles(const lb_roles& roles, const char* table, Header header) {
   if (roles.count == 0) {
     return {};
   }
   if (roles.count > kMaxRoles) {
     return {cat("`", table, "` has ", roles.count, " roles, at most ", kMaxRoles, " are possible")};
   }
-  if (roles.stride < sizeof(lb_role) || roles.stride % alignof(lb_role) != 0) {
-    return {cat("`", table, "` has stride ", roles.stride, ", expected ", sizeof(lb_role),
-                " or, from a later header, a little more")};
+  if (Faults faults =
+          check_size(cat("`", table, "` has stride"), roles.stride, sizeof(lb_role), header);
+      !faults.empty()) {
+    return faults;
+  }
+  if (roles.stride % alignof(lb_role) != 0) {
+    return {cat("`", table, "` has stride ", roles.stride, ", expected a multiple of ",
+                alignof(lb_role))};
   }
   if (roles.items == nullptr) {
     return {cat("`", table, "` has ", roles.count, " roles, but its list is NULL")};
@@ -142,8 +173,9 @@ Faults check_roles(const lb_roles& roles, const char* table) {
   for (uint32_t i = 0; i < roles.count; ++i) {
     const Faults own = check_role(items, table, i);
     faults.insert(faults.end(), own.begin(), own.end());
-    if (items[i].name != nullptr && !names.insert(items[i].name).second) {
-      faults.push_back(cat("role '", items[i].name, "' is twice in `", table, "`"));
+    if (items[i].name != nullptr &&
+        !names.insert(std::string(bounded(items[i].name, kMaxName))).second) {
+      faults.push_back(cat("role ", in_quotes(items[i].name), " is twice in `", table, "`"));
     }
   }
   return faults;
@@ -157,13 +189,13 @@ Faults check_names(const char* const* names, const Slot& slot) {
     if (i == kMaxNames) {
       return {cat("`", slot.name, "` has no NULL after ", i, " entries")};
     }
-    std::string_view name = names[i];
+    std::string_view name = bounded(names[i], kMaxName);
     if (slot.content == Content::kReads && name.ends_with('?')) {
       name.remove_suffix(1);
     }
     if (!is_entry_name(name)) {
       return {
-          cat("`", slot.name, "` has the entry '", names[i], "', expected [a-z0-9_.]+",
+          cat("`", slot.name, "` has the entry ", in_quotes(names[i]), ", expected [a-z0-9_.]+",
               slot.content == Content::kReads ? ", with '?' after it if it may be missing" : "")};
     }
   }
@@ -178,7 +210,7 @@ T member(const void* vtable, const Slot& slot) {
   return value;
 }
 
-Faults check_slot(const void* vtable, const Slot& slot) {
+Faults check_slot(const void* vtable, const Slot& slot, Header header) {
   switch (slot.content) {
     case Content::kFunction:
       if (member<const void*>(vtable, slot) == nullptr) {
@@ -186,10 +218,33 @@ Faults check_slot(const void* vtable, const Slot& slot) {
       }
       return {};
     case Content::kRoles:
-      return check_roles(member<lb_roles>(vtable, slot), slot.name);
+      return check_roles(member<lb_roles>(vtable, slot), slot.name, header);
     case Content::kReads:
     case Content::kWrites:
       return check_names(member<const char* const*>(vtable, slot), slot);
+  }
+  return {};
+}
+
+bool is_null(const void* vtable, const Slot& slot) {
+  return member<const void*>(vtable, slot) == nullptr;
+}
+
+Faults check_pair(const void* vtable, const std::vector<Slot>& pair) {
+  if (pair.empty() || is_null(vtable, pair[0]) == is_null(vtable, pair[1])) {
+    return {};
+  }
+  return {cat("it has only one of `", pair[0].name, "` and `", pair[1].name,
+              "`; expected both or none")};
+}
+
+Faults check_saved(const lb_component& component) {
+  const auto& vtable = *static_cast<const lb_attention_vtable*>(component.vtable);
+  if (vtable.n_saved > kMaxSaved) {
+    return {cat("its n_saved is ", vtable.n_saved, ", at most ", kMaxSaved, " are possible")};
+  }
+  if (vtable.n_saved > 0 && vtable.backward == nullptr) {
+    return {cat("it saves ", vtable.n_saved, " tensors for a `backward` that is NULL")};
   }
   return {};
 }
@@ -204,7 +259,7 @@ std::vector<std::string> known_kinds() {
   return kinds;
 }
 
-Faults check_vtable(const lb_component& component) {
+Faults check_vtable(const lb_component& component, Header header) {
   const auto rule = std::find_if(rules().begin(), rules().end(), [&](const KindRule& candidate) {
     return std::strcmp(candidate.kind, component.kind) == 0;
   });
@@ -212,14 +267,19 @@ Faults check_vtable(const lb_component& component) {
     return {"its vtable is NULL"};
   }
   const auto size = member<uint32_t>(component.vtable, {"struct_size", 0});
-  if (size < rule->size || size > kMaxVtableBytes) {
-    return {cat("its vtable has struct_size ", size, ", expected ", rule->size,
-                " or, from a later header, a little more")};
+  Faults faults = check_size("its vtable has struct_size", size, rule->size, header);
+  if (!faults.empty()) {
+    return faults;
   }
-  Faults faults;
+  const auto append = [&faults](const Faults& more) {
+    faults.insert(faults.end(), more.begin(), more.end());
+  };
   for (const auto& slot : rule->slots) {
-    const Faults own = check_slot(component.vtable, slot);
-    faults.insert(faults.end(), own.begin(), own.end());
+    append(check_slot(component.vtable, slot, header));
+  }
+  append(check_pair(component.vtable, rule->pair));
+  if (rule->kind == std::string_view("limbeck.attention/1")) {
+    append(check_saved(component));
   }
   return faults;
 }

@@ -10,14 +10,9 @@
 
 #include <limbeck/abi.h>
 
-namespace limbeck {
+#include "core/track/reported_file.hpp"
 
-struct ReportedFile {
-  std::string name;
-  std::string media_type;
-  std::string path;
-  std::string caption;
-};
+namespace limbeck {
 
 // Accumulates without synchronising; take_numbers() reads all device values in one copy. [control]
 class Metrics {

@@ -1,62 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trackers: where the numbers and files of a run are kept. They run on one thread of their own,
-// so that a slow disk does not stop a step, and a tracker that fails is reported and left out; it
-// never ends the run.
+// Trackers: where the numbers and files of a run are kept. Each has a thread of its own, so that
+// neither a slow disk nor another tracker holds it up, and none can stop a run.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
-#include <filesystem>
-#include <functional>
+#include <cstdint>
 #include <map>
-#include <mutex>
+#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include <limbeck/abi.h>
-
 #include "core/manifest/manifest.hpp"
-#include "core/track/metrics.hpp"
+#include "core/track/reported_file.hpp"
+#include "core/track/tracker_thread.hpp"
 
 namespace limbeck {
 
 class Trackers {
  public:
-  // Opens every tracker of the manifest, in <output_dir>. Throws Error if one cannot be opened:
-  // at the start a wrong setting is an error. `manifest` must outlive this object. [control]
-  Trackers(const Manifest& manifest, int64_t first_step);
-  // Writes what is left and closes them.
+  // Opens every tracker of the manifest, in <output_dir>. `first_step` is 1, or the step after the
+  // checkpoint that was resumed. Throws Error if one cannot be opened. `manifest` must outlive the
+  // process if a tracker can be left behind, else this object. [control]
+  Trackers(const Manifest& manifest, int64_t first_step, TrackerLimits limits = {});
+  // As close().
   ~Trackers();
   Trackers(const Trackers&) = delete;
   Trackers& operator=(const Trackers&) = delete;
 
+  // Both return at once. Empty `numbers` are not told. [control]
   void scalars(int64_t step, std::map<std::string, double> numbers);
   void file(int64_t step, ReportedFile file);
   // Said to the trackers when they are closed. The default is false.
-  void set_succeeded() { succeeded_ = true; }
+  void set_succeeded() { has_succeeded_ = true; }
+  // Gives the trackers what they have not written yet, as long as patience lasts, and closes them.
+  // Nothing can be told afterwards. [control]
+  std::vector<TrackerReport> close();
 
  private:
-  struct Open {
-    const ComponentSpec* spec;
-    const lb_tracker_vtable* vtable;
-    void* self;
-    bool has_failed = false;
-  };
+  void post(TrackedRecord record);
 
-  void post(std::function<void()> work);
-  void work();
-  // Runs a tracker's function; on failure the tracker is reported once and not asked again.
-  void ask(Open& tracker, const std::function<lb_status*()>& question);
-
-  std::vector<Open> trackers_;
-  bool succeeded_ = false;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> queue_;
-  bool is_ending_ = false;
-  std::thread thread_;
+  TrackerLimits limits_;
+  bool has_succeeded_ = false;
+  std::vector<std::unique_ptr<TrackerThread>> threads_;
 };
 
 }  // namespace limbeck

@@ -42,11 +42,15 @@ class FlowNoise final : public lb::Prepare {
       v.choice("weighting_scheme", weighting_scheme,
                "Density of noise levels.\n\nIt says how often a level is trained, not how much its "
                "loss counts.",
-               {"uniform", "logit_normal", "mode"});
-      v("logit_mean", logit_mean, "Mean of logit_normal; positive gives less noise.");
-      v("logit_std", logit_std, "Standard deviation of logit_normal.", "(0, inf)");
+               {"uniform", "logit_normal", "mode"})
+          .alias("training.model.weighting_scheme");
+      v("logit_mean", logit_mean, "Mean of logit_normal; positive gives less noise.")
+          .alias("training.model.logit_mean");
+      v("logit_std", logit_std, "Standard deviation of logit_normal.", "(0, inf)")
+          .alias("training.model.logit_std");
       v("mode_scale", mode_scale, "How strongly mode prefers the middle; 1.29 is usual.",
-        "[-1, 1.7519]");
+        "[-1, 1.7519]")
+          .alias("training.model.mode_scale");
       v("discrete", discrete, "Take levels from the grid of 1000, not between them.");
       v("flow_shift", flow_shift,
         "Shift of the levels towards noise; 0 takes flow_shift of [pipeline].", "[0, inf)");

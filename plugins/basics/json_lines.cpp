@@ -1,48 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "basics/json_lines.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
+#include <cstdio>
 #include <fstream>
-#include <stdexcept>
 
 namespace basics {
 namespace {
-
-[[noreturn]] void fail(const std::filesystem::path& path, const char* doing, int reason) {
-  throw std::runtime_error(std::string(doing) + " '" + path.string() +
-                           "': " + std::strerror(reason));
-}
 
 std::string begin_line(int64_t step, double time) {
   char text[64];
   const auto end = std::to_chars(text, text + sizeof text, time, std::chars_format::fixed, 3).ptr;
   return "{\"step\":" + std::to_string(step) + ",\"time\":" + std::string(text, end);
-}
-
-// Writes all of `text`, or removes what was written of it. Returns 0 or errno.
-int write_whole(int descriptor, std::string_view text) {
-  const off_t start = lseek(descriptor, 0, SEEK_END);
-  while (!text.empty()) {
-    const ssize_t count = write(descriptor, text.data(), text.size());
-    if (count < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
-      const int reason = errno;
-      if (start >= 0 && ftruncate(descriptor, start) != 0) {
-        return reason;  // a torn line stays; readers drop it
-      }
-      return reason;
-    }
-    text.remove_prefix(static_cast<size_t>(count));
-  }
-  return 0;
 }
 
 // Removes all lines but those of steps before `first_step`. The old file stays until the new one is
@@ -65,21 +38,24 @@ void keep_before(const std::filesystem::path& path, int64_t first_step) {
   }
   std::filesystem::path temporary = path;
   temporary += ".tmp" + std::to_string(getpid());
-  const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) {
-    fail(path, "cannot rewrite", errno);
+  try {
+    AppendFile(temporary, AppendFile::Start::kEmpty).append(kept);
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
   }
-  int reason = write_whole(descriptor, kept);
-  if (close(descriptor) != 0 && reason == 0) {
-    reason = errno;
-  }
-  if (reason == 0 && rename(temporary.c_str(), path.c_str()) != 0) {
-    reason = errno;
-  }
-  if (reason != 0) {
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    const int reason = errno;
     unlink(temporary.c_str());
     fail(path, "cannot rewrite", reason);
   }
+}
+
+const std::filesystem::path& after_its_past(const std::filesystem::path& path, int64_t first_step) {
+  if (first_step > 1) {
+    keep_before(path, first_step);
+  }
+  return path;
 }
 
 }  // namespace
@@ -106,8 +82,11 @@ std::string json_string(std::string_view text) {
 }
 
 std::string json_number(double value) {
-  if (!std::isfinite(value)) {
-    return "null";
+  if (std::isnan(value)) {
+    return "\"NaN\"";
+  }
+  if (std::isinf(value)) {
+    return value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
   }
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
@@ -124,18 +103,9 @@ int64_t step_of_line(std::string_view line) {
   return error == std::errc() && *end == ',' ? step : -1;
 }
 
-JsonLines::JsonLines(std::filesystem::path path, int64_t first_step) : path_(std::move(path)) {
-  if (first_step > 1) {
-    keep_before(path_, first_step);
-  }
-  const int begin = first_step > 1 ? 0 : O_TRUNC;
-  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | begin, 0666);
-  if (descriptor_ < 0) {
-    fail(path_, "cannot create", errno);
-  }
-}
-
-JsonLines::~JsonLines() { close(descriptor_); }
+JsonLines::JsonLines(const std::filesystem::path& path, int64_t first_step)
+    : file_(after_its_past(path, first_step),
+            first_step > 1 ? AppendFile::Start::kGoOn : AppendFile::Start::kEmpty) {}
 
 void JsonLines::scalars(int64_t step,
                         double time,
@@ -145,7 +115,7 @@ void JsonLines::scalars(int64_t step,
     const bool is_taken = name == "step" || name == "time";
     line += "," + json_string(is_taken ? "metric." + name : name) + ":" + json_number(value);
   }
-  append(line + "}\n");
+  file_.append(line + "}\n");
 }
 
 void JsonLines::file(int64_t step,
@@ -154,16 +124,9 @@ void JsonLines::file(int64_t step,
                      const std::string& media_type,
                      const std::string& path,
                      const std::string& caption) {
-  append(begin_line(step, time) + ",\"file\":" + json_string(path) +
-         ",\"name\":" + json_string(name) + ",\"media_type\":" + json_string(media_type) +
-         ",\"caption\":" + json_string(caption) + "}\n");
-}
-
-void JsonLines::append(const std::string& line) {
-  const int reason = write_whole(descriptor_, line);
-  if (reason != 0) {
-    fail(path_, "cannot append to", reason);
-  }
+  file_.append(begin_line(step, time) + ",\"file\":" + json_string(path) +
+               ",\"name\":" + json_string(name) + ",\"media_type\":" + json_string(media_type) +
+               ",\"caption\":" + json_string(caption) + "}\n");
 }
 
 }  // namespace basics

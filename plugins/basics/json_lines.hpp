@@ -9,25 +9,24 @@
 #include <utility>
 #include <vector>
 
+#include "basics/append_file.hpp"
+
 namespace basics {
 
 // `text` as a JSON string with its quotes. Bytes that are not UTF-8 pass unchanged.
 std::string json_string(std::string_view text);
-// The shortest JSON number that reads back to `value`; null for one that is not finite.
+// The shortest JSON number that reads back to `value`. JSON has none for what is not finite: these
+// are the strings "NaN", "Infinity" and "-Infinity", which Python's float() reads.
 std::string json_number(double value);
 
-// Appends lines to a file. A line is written in one piece, or, when the disk is full, not at all:
-// after a failure the file ends with the last complete line.
-// Functions throw std::runtime_error with path and reason. One thread.
+// Appends lines to a file, each as one record (append_file.hpp). Functions throw std::runtime_error
+// with path and reason. One thread.
 class JsonLines {
  public:
   // Opens `path` for a run whose next step is `first_step`. A run from step 1 begins an empty
   // file; a resumed one keeps the lines of earlier steps and drops all others, a torn last line
   // included.
-  JsonLines(std::filesystem::path path, int64_t first_step);
-  ~JsonLines();
-  JsonLines(const JsonLines&) = delete;
-  JsonLines& operator=(const JsonLines&) = delete;
+  JsonLines(const std::filesystem::path& path, int64_t first_step);
 
   // {"step": step, "time": seconds since 1970, "<name>": value, ...}. A metric called "step" or
   // "time" is written as "metric.step", "metric.time".
@@ -43,10 +42,7 @@ class JsonLines {
             const std::string& caption);
 
  private:
-  void append(const std::string& line);
-
-  std::filesystem::path path_;
-  int descriptor_ = -1;
+  AppendFile file_;
 };
 
 // The step of a line that scalars() or file() wrote; -1 if it is not a complete one.

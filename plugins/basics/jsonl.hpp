@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <limbeck/tracker.hpp>
@@ -9,11 +10,8 @@
 
 namespace basics {
 
-// Metrics as one JSON object a line, in metrics.jsonl of the tracker's folder; every line reaches
-// the file at once. A value that is not finite is null. A resumed run continues the file after its
-// checkpoint. The format: json_lines.hpp.
-//
-// The first line that cannot be written is reported; later ones are tried, and dropped silently.
+// Metrics as one JSON object a line, in metrics.jsonl of the run's folder; every line reaches the
+// file at once. A resumed run continues the file after its checkpoint. The format: json_lines.hpp.
 class Jsonl final : public lb::Tracker {
  public:
   explicit Jsonl(const lb_tracked_run& run);
@@ -26,11 +24,7 @@ class Jsonl final : public lb::Tracker {
             const std::string& caption) override;
 
  private:
-  template <class Write>
-  void report_once(Write&& write);
-
-  JsonLines lines_;
-  bool has_failed_ = false;
+  std::optional<JsonLines> lines_;  // never empty
 };
 
 }  // namespace basics

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The small things most runs use: noise, text dropout, a loss, validation, a tracker.
+// The small things most runs use: noise, text dropout, a loss, validation, trackers.
 #include <limbeck/plugin.hpp>
 
 #include "basics/flow_noise.hpp"
 #include "basics/jsonl.hpp"
+#include "basics/tensorboard.hpp"
 #include "basics/text_dropout.hpp"
 #include "basics/validation.hpp"
 #include "basics/velocity_mse.hpp"
 
-LB_PLUGIN(lb::prepare<basics::FlowNoise>(
-              "flow_noise", "Normalises latents, draws noise and noise levels, and mixes them."),
-          lb::prepare<basics::TextDropout>("text_dropout",
-                                           "Takes the text from a share of the samples."),
-          lb::loss<basics::VelocityMse>("velocity_mse",
-                                        "Mean squared error of the velocity, weighted by noise "
-                                        "level if wanted."),
-          lb::callback<basics::Validation>("validation",
-                                           "Samples videos from fixed prompts and noise."),
-          lb::tracker<basics::Jsonl>("jsonl", "Metrics as lines of JSON in metrics.jsonl."))
+LB_PLUGIN(
+    lb::prepare<basics::FlowNoise>(
+        "flow_noise", "Normalises latents, draws noise and noise levels, and mixes them."),
+    lb::prepare<basics::TextDropout>("text_dropout", "Takes the text from a share of the samples."),
+    lb::loss<basics::VelocityMse>("velocity_mse",
+                                  "Mean squared error of the velocity, weighted by noise "
+                                  "level if wanted."),
+    lb::callback<basics::Validation>("validation", "Samples videos from fixed prompts and noise."),
+    lb::tracker<basics::Jsonl>("jsonl", "Metrics as lines of JSON in metrics.jsonl."),
+    lb::tracker<basics::Tensorboard>("tensorboard",
+                                     "Metrics and pictures for TensorBoard, in tensorboard/."))

@@ -27,7 +27,8 @@ class TextDropout final : public lb::Prepare {
 
     template <class V>
     void visit(V& v) {
-      v("rate", rate, "Share of samples that lose their text.", "[0, 1]");
+      v("rate", rate, "Share of samples that lose their text.", "[0, 1]")
+          .alias("training.data.training_cfg_rate");
       v.choice("mode", mode,
                "What stands in for the text: zeros, or the encoding of an empty prompt (needs the "
                "role text_encoder).",

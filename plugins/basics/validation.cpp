@@ -2,6 +2,7 @@
 #include "basics/validation.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <stdexcept>
@@ -70,7 +71,9 @@ void Validation::event(const lb::Event& event) {
     return;
   }
   if (event.kind() == LB_ON_START) {
-    latent_shape(event);  // a missing size is an error now, not at the first validation
+    // What is missing is an error now, not at the first validation.
+    latent_shape(event);
+    check_text(event);
     if (!options_.run_at_start || event.step() > 0) {
       return;
     }
@@ -79,6 +82,7 @@ void Validation::event(const lb::Event& event) {
 }
 
 void Validation::validate(const lb::Event& event) const {
+  const auto begin = std::chrono::steady_clock::now();
   const std::vector<Clip> clips =
       make_clips(event, repeat(options_.prompts, options_.num_videos_per_prompt));
   if (!is_writer()) {
@@ -92,10 +96,16 @@ void Validation::validate(const lb::Event& event) const {
   for (const std::string& prompt : options_.prompts) {
     caption += (caption.empty() ? "" : " | ") + prompt;
   }
+  const std::string steps = std::to_string(sampling_steps(event)) + "_steps";
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  event.log(("validation/" + steps + "_video_count").c_str(), clips.size(), LB_LAST);
+  event.log(("validation/" + steps + "_duration_sec").c_str(), seconds.count(), LB_LAST);
   try {
     write_pictures(stem, clips, columns, options_.fps);
-    event.file("validation", "image/png", stem.string() + ".png", caption);
-    event.file("validation", "image/gif", stem.string() + ".gif", caption);
+    event.file(("validation_frames_" + steps).c_str(), "image/png", stem.string() + ".png",
+               caption);
+    event.file(("validation_videos_" + steps).c_str(), "image/gif", stem.string() + ".gif",
+               caption);
   } catch (const lb::Error&) {
     throw;
   } catch (const std::runtime_error& error) {
@@ -108,6 +118,7 @@ void Validation::sample(const lb::Event& event, const lb::Batch& prompts) {
   if (texts.empty()) {
     throw lb::Error(LB_INVALID_ARGUMENT, "there are no prompts to sample");
   }
+  check_text(event);
   const std::vector<Clip> clips = make_clips(event, texts);
   if (!is_writer()) {
     return;
@@ -156,11 +167,7 @@ lb::Tensor Validation::denoise(const lb::Event& event,
   const double g = options_.has_guidance_scale
                        ? options_.guidance_scale
                        : run.number("pipeline.guidance_scale", options_.guidance_scale);
-  const auto steps =
-      options_.has_sampling_steps
-          ? options_.sampling_steps
-          : static_cast<int64_t>(run.number("pipeline.num_inference_steps",
-                                            static_cast<double>(options_.sampling_steps)));
+  const int64_t steps = sampling_steps(event);
   const bool is_guided = g != 1.0 && models.has(kTextEncoder);
   const lb::Batch conditional = encode(models, prompts);
   const lb::Batch unconditional =
@@ -188,6 +195,23 @@ lb::Tensor Validation::denoise(const lb::Event& event,
     x = lb::add_scaled(x, v, levels[j + 1] - levels[j]);
   }
   return x;
+}
+
+int64_t Validation::sampling_steps(const lb::Event& event) const {
+  const auto own = static_cast<double>(options_.sampling_steps);
+  return static_cast<int64_t>(options_.has_sampling_steps
+                                  ? own
+                                  : event.facts().number("pipeline.num_inference_steps", own));
+}
+
+// A student that was made for text cannot be sampled without any.
+void Validation::check_text(const lb::Event& event) const {
+  if (!event.models().has(kTextEncoder) &&
+      event.models().facts(kStudent).number("context.width", 0.0) > 0) {
+    throw lb::Error(LB_FAILED_PRECONDITION,
+                    "the network that is sampled reads text, and nothing encodes the prompts: add "
+                    "the role 'text_encoder', or remove the prompts");
+  }
 }
 
 std::vector<int64_t> Validation::latent_shape(const lb::Event& event) const {

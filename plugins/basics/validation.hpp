@@ -20,8 +20,10 @@ namespace basics {
 // draw "validation.noise" of step 0, whatever `batch_size` is.
 //
 // Writes <output_dir>/validation/step_<n>.png (strips of frames, one row for each prompt) and .gif,
-// and hands both to the trackers. A file that cannot be written is a warning. `limbeck sample` gets
-// a .png and .gif for each prompt and samples.png, samples.gif with all of them.
+// and hands both to the trackers, with the prompts as caption, as validation_frames_<steps>_steps
+// and validation_videos_<steps>_steps. Metrics: validation/<steps>_steps_video_count and
+// validation/<steps>_steps_duration_sec. A file that cannot be written is a warning. `limbeck
+// sample` gets a .png and .gif for each prompt and samples.png, samples.gif with all of them.
 class Validation final : public lb::Callback {
  public:
   static constexpr lb_role needs[] = {
@@ -96,7 +98,9 @@ class Validation final : public lb::Callback {
   lb::Tensor denoise(const lb::Event& event,
                      const lb::Tensor& noise,
                      const std::vector<std::string>& prompts) const;
+  int64_t sampling_steps(const lb::Event& event) const;
   std::vector<int64_t> latent_shape(const lb::Event& event) const;
+  void check_text(const lb::Event& event) const;
 
   Options options_;
 };

@@ -6,22 +6,15 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-namespace parquet_data {
+#include "footers.hpp"
 
-// What to read of each row.
-struct Columns {
-  std::vector<std::string> tensors;         // names of triples
-  std::vector<std::string> texts;           // must exist
-  std::vector<std::string> optional_texts;  // may be missing in a file
-};
+namespace parquet_data {
 
 // Values of one tensor in 32 bits. Lent by `owner` or converted.
 struct Values {
@@ -37,12 +30,16 @@ struct Sample {
   std::vector<std::optional<std::string>> optional_texts;
 };
 
-// What the footer of a file says; kept for the process as long as the file does not change.
-struct Footer;
-struct RowGroup;
+// How often a shape occurs, and where first.
+struct ShapeCount {
+  int64_t rows = 0;
+  int64_t first_row = 0;
+};
+using ShapeCounts = std::map<std::vector<int64_t>, ShapeCount>;
 
-// Rows of all files in order. A row group is decoded once while it stays in the cache, which keeps
-// the groups used last up to a number of bytes, and always the newest one. One thread at a time.
+// Rows of all files in order. A row group is read once while it stays in the cache, which all
+// SampleFiles of the process share that have the same files, columns and cache size. One thread at
+// a time for each instance.
 class SampleFiles {
  public:
   // Reads the footers, several files at once, and checks the columns of every file. Throws
@@ -53,40 +50,36 @@ class SampleFiles {
   SampleFiles(const SampleFiles&) = delete;
   SampleFiles& operator=(const SampleFiles&) = delete;
 
-  int64_t rows() const { return ends_.empty() ? 0 : ends_.back(); }
+  int64_t rows() const;
   // Where row groups end, ascending; empty ones are left out.
-  const std::vector<int64_t>& ends() const { return ends_; }
+  const std::vector<int64_t>& ends() const;
+  // Where the rows of files[0] ... files[count - 1] end.
+  int64_t end_of_files(size_t count) const;
+  // Row groups that the cache holds, if they are all as large as the largest; at least 1.
+  int64_t kept_groups() const;
+  const std::vector<std::shared_ptr<const Footer>>& footers() const;
 
-  // A row in [0, rows()). Types float32, float64, float16 and bfloat16 become 32-bit values.
-  // Throws lb::Error(LB_DATA_LOSS) that names file, row in the file and column: no bytes, a number
-  // of bytes that is not that of shape and type, an unknown type, a file that cannot be decoded or
+  // A row in [0, rows()). Every type of supported_types() becomes 32-bit values. Throws
+  // lb::Error(LB_DATA_LOSS) that names file, row in the file and column: no bytes, a number of
+  // bytes that is not that of shape and type, an unknown type, a file that cannot be decoded or
   // has changed.
-  Sample read(int64_t row);
-  // The shape of one tensor of row 0, without decoding its values.
-  std::vector<int64_t> first_sizes(size_t tensor);
+  Sample read(int64_t row) const;
+  // The shapes of a tensor in all rows, as they are stored; read without the values, once for all
+  // instances.
+  const ShapeCounts& shapes(size_t tensor) const;
+  // "'/data/a.parquet', row 7": where a row is.
+  std::string place_of(int64_t row) const;
 
-  // Row groups decoded so far; shows that the cache works.
-  int64_t decoded() const { return decoded_; }
+  // Row groups read so far, by all instances that share the cache.
+  int64_t reads() const;
 
  private:
-  struct Group {
-    size_t file;
-    int index;          // in the file
-    int64_t first_row;  // in the file
-    int64_t begin;      // global row
-  };
+  struct Shared;
 
-  std::shared_ptr<const RowGroup> load(size_t group);
+  static std::shared_ptr<Shared> share(std::shared_ptr<Shared> mine);
+  size_t group_of(int64_t row) const;
 
-  std::vector<std::string> files_;
-  Columns columns_;
-  int64_t cache_bytes_;
-  std::vector<Group> groups_;
-  std::vector<int64_t> ends_;
-  // Newest first.
-  std::list<std::pair<size_t, std::shared_ptr<const RowGroup>>> cache_;
-  int64_t cached_bytes_ = 0;
-  int64_t decoded_ = 0;
+  std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace parquet_data

@@ -39,30 +39,6 @@ T written_value(arrow::Result<T> result, const std::string& path) {
   return std::move(result).ValueUnsafe();
 }
 
-// The three columns of a tensor.
-struct Triple {
-  arrow::BinaryBuilder bytes;
-  std::shared_ptr<arrow::Int64Builder> sizes = std::make_shared<arrow::Int64Builder>();
-  arrow::ListBuilder shape{arrow::default_memory_pool(), sizes};
-  arrow::StringBuilder dtype;
-
-  arrow::Status add(const Block& block) {
-    int64_t count = 1;
-    for (const auto size : block.sizes) {
-      count *= size;
-    }
-    const auto length = count * static_cast<int64_t>(sizeof(float));
-    if (length > arrow::kBinaryMemoryLimit) {
-      return arrow::Status::Invalid("a tensor of ", length, " bytes is too large for a column");
-    }
-    ARROW_RETURN_NOT_OK(
-        bytes.Append(reinterpret_cast<const uint8_t*>(block.data), static_cast<int32_t>(length)));
-    ARROW_RETURN_NOT_OK(shape.Append());
-    ARROW_RETURN_NOT_OK(sizes->AppendValues(block.sizes));
-    return dtype.Append("float32");
-  }
-};
-
 std::shared_ptr<arrow::Schema> schema() {
   arrow::FieldVector fields{arrow::field("id", arrow::utf8())};
   for (const std::string name : {"vae_latent", "text_embedding"}) {
@@ -103,6 +79,30 @@ bool is_chunk(const fs::path& path) {
 }  // namespace
 
 class SampleWriter::OpenFile {
+  // The three columns of a tensor.
+  struct Triple {
+    arrow::BinaryBuilder bytes;
+    std::shared_ptr<arrow::Int64Builder> sizes = std::make_shared<arrow::Int64Builder>();
+    arrow::ListBuilder shape{arrow::default_memory_pool(), sizes};
+    arrow::StringBuilder dtype;
+
+    arrow::Status add(const Block& block) {
+      int64_t count = 1;
+      for (const auto size : block.sizes) {
+        count *= size;
+      }
+      const auto length = count * static_cast<int64_t>(sizeof(float));
+      if (length > arrow::kBinaryMemoryLimit) {
+        return arrow::Status::Invalid("a tensor of ", length, " bytes is too large for a column");
+      }
+      ARROW_RETURN_NOT_OK(
+          bytes.Append(reinterpret_cast<const uint8_t*>(block.data), static_cast<int32_t>(length)));
+      ARROW_RETURN_NOT_OK(shape.Append());
+      ARROW_RETURN_NOT_OK(sizes->AppendValues(block.sizes));
+      return dtype.Append("float32");
+    }
+  };
+
  public:
   OpenFile(std::string path, const Layout& layout)
       : path_(std::move(path)), temporary_(path_ + ".tmp"), layout_(layout), schema_(schema()) {

@@ -15,7 +15,8 @@ struct Options {
   template <class V>
   void visit(V& v) {
     v("precondition_outputs", precondition_outputs,
-      "Compare x0 = x - sigma v with the clean latents instead of v with noise - x0.");
+      "Compare x0 = x - sigma v with the clean latents instead of v with noise - x0.")
+        .alias("training.model.precondition_outputs");
   }
 };
 

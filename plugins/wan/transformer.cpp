@@ -8,6 +8,7 @@
 
 #include <limbeck/fused.hpp>
 
+#include "flops.hpp"
 #include "sinusoid.hpp"
 
 namespace wan {
@@ -368,6 +369,10 @@ void Transformer::forward(const lb::Units& units, const lb::Batch& in, lb::Batch
                 [params = root_, eps = dimensions_.eps](const lb::Call& call) {
                   return head(call, params, eps);
                 });
+  const WorkSizes work = {
+      samples,          geometry.frames,    geometry.rows * geometry.columns, words[1], width,
+      options_.ffn_dim, options_.num_layers};
+  report_work(work, out);
   out.set("velocity", from_patches(x, geometry, options_.patch_size).to(wide));
 }
 

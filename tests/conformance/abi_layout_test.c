@@ -332,7 +332,7 @@ LAYOUT_AT(lb_event, metrics, 64);
 LAYOUT_AT(lb_event, text, 72);
 LAYOUT_AT(lb_event, request, 80);
 
-LAYOUT_SIZE(lb_callback_vtable, 72);
+LAYOUT_SIZE(lb_callback_vtable, 80);
 LAYOUT_AT(lb_callback_vtable, struct_size, 0);
 LAYOUT_AT(lb_callback_vtable, needs, 8);
 LAYOUT_AT(lb_callback_vtable, events, 24);
@@ -341,6 +341,7 @@ LAYOUT_AT(lb_callback_vtable, destroy, 40);
 LAYOUT_AT(lb_callback_vtable, event, 48);
 LAYOUT_AT(lb_callback_vtable, save, 56);
 LAYOUT_AT(lb_callback_vtable, load, 64);
+LAYOUT_AT(lb_callback_vtable, reads, 72);
 
 LAYOUT_SIZE(lb_field, 32);
 LAYOUT_AT(lb_field, name, 0);
@@ -361,11 +362,21 @@ LAYOUT_AT(lb_source, worker, 4);
 LAYOUT_AT(lb_source, workers, 8);
 LAYOUT_AT(lb_source, rank, 12);
 LAYOUT_AT(lb_source, world, 16);
-LAYOUT_AT(lb_source, reserved, 20);
+LAYOUT_AT(lb_source, flags, 20);
 LAYOUT_AT(lb_source, seed, 24);
 LAYOUT_AT(lb_source, wanted, 32);
 
-LAYOUT_SIZE(lb_dataset_vtable, 80);
+LAYOUT_SIZE(lb_mix_source, 24);
+LAYOUT_AT(lb_mix_source, name, 0);
+LAYOUT_AT(lb_mix_source, end, 8);
+LAYOUT_AT(lb_mix_source, weight, 16);
+
+LAYOUT_SIZE(lb_mix, 16);
+LAYOUT_AT(lb_mix, stride, 0);
+LAYOUT_AT(lb_mix, count, 4);
+LAYOUT_AT(lb_mix, items, 8);
+
+LAYOUT_SIZE(lb_dataset_vtable, 112);
 LAYOUT_AT(lb_dataset_vtable, struct_size, 0);
 LAYOUT_AT(lb_dataset_vtable, open, 8);
 LAYOUT_AT(lb_dataset_vtable, close, 16);
@@ -376,6 +387,10 @@ LAYOUT_AT(lb_dataset_vtable, runs, 48);
 LAYOUT_AT(lb_dataset_vtable, read_many, 56);
 LAYOUT_AT(lb_dataset_vtable, save, 64);
 LAYOUT_AT(lb_dataset_vtable, load, 72);
+LAYOUT_AT(lb_dataset_vtable, kept_runs, 80);
+LAYOUT_AT(lb_dataset_vtable, mix, 88);
+LAYOUT_AT(lb_dataset_vtable, fingerprint, 96);
+LAYOUT_AT(lb_dataset_vtable, describe, 104);
 
 LAYOUT_SIZE(lb_tracked_run, 48);
 LAYOUT_AT(lb_tracked_run, struct_size, 0);

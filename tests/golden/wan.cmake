@@ -6,7 +6,9 @@ limbeck_test(
   golden
   TORCH
   SOURCES
+  golden/wan_flops_test.cpp
   golden/wan_golden_test.cpp
+  ${_wan}/flops.cpp
   ${_wan}/rotary.cpp
   ${_wan}/sinusoid.cpp
   ${_wan}/transformer.cpp)

@@ -6,7 +6,10 @@ limbeck_test(
   unit
   SOURCES
   basics_test.cpp
+  event_file_test.cpp
+  ${_basics}/append_file.cpp
   ${_basics}/clips.cpp
+  ${_basics}/event_file.cpp
   ${_basics}/json_lines.cpp
   LIBRARIES
   limbeck_media)
@@ -18,10 +21,13 @@ limbeck_test(
   unit
   SOURCES
   basics_hooks_test.cpp
+  ${_basics}/append_file.cpp
   ${_basics}/clips.cpp
+  ${_basics}/event_file.cpp
   ${_basics}/flow_noise.cpp
   ${_basics}/json_lines.cpp
   ${_basics}/jsonl.cpp
+  ${_basics}/tensorboard.cpp
   ${_basics}/text_dropout.cpp
   ${_basics}/validation.cpp
   ${_basics}/velocity_mse.cpp

@@ -22,6 +22,7 @@
 #include "basics/flow_noise.hpp"
 #include "basics/jsonl.hpp"
 #include "basics/noise_level.hpp"
+#include "basics/tensorboard.hpp"
 #include "basics/text_dropout.hpp"
 #include "basics/validation.hpp"
 #include "basics/velocity_mse.hpp"
@@ -548,6 +549,7 @@ struct Studio {
   bool has_text = true;
   bool is_linear = false;  // the velocity is x itself
   int channels = 1;
+  int context_width = 0;
 
   MadeUpModels models() {
     MadeUpModels::Role student;
@@ -565,7 +567,7 @@ struct Studio {
           has_text ? in["context"].reshape({-1, 1, 1, 1, 1}) : lb::full({1, 1, 1, 1, 1}, -0.5);
       return lb::Batch().set("velocity", (x - x0) / sigma);
     };
-    student.facts.set("latent_channels", 4);
+    student.facts.set("latent_channels", 4).set("context.width", context_width);
     if (is_averaged) {
       student.capabilities = {"limbeck.averaged/1"};
     }
@@ -594,13 +596,21 @@ struct Studio {
 
 struct ReportedFiles {
   std::vector<std::string> paths;
+  std::vector<std::string> titles;  // "name (media type): caption"
+  std::map<std::string, double> numbers;
   lb_metrics table{};
 
   ReportedFiles() {
     table.struct_size = sizeof(table);
     table.ctx = this;
-    table.file = [](lb_metrics* metrics, const char*, const char*, const char* path, const char*) {
-      static_cast<ReportedFiles*>(metrics->ctx)->paths.emplace_back(path);
+    table.file = [](lb_metrics* metrics, const char* name, const char* media_type, const char* path,
+                    const char* caption) {
+      auto& self = *static_cast<ReportedFiles*>(metrics->ctx);
+      self.paths.emplace_back(path);
+      self.titles.push_back(std::string(name) + " (" + media_type + "): " + caption);
+    };
+    table.scalar = [](lb_metrics* metrics, const char* name, double value, lb_reduce) {
+      static_cast<ReportedFiles*>(metrics->ctx)->numbers[name] = value;
     };
   }
 };
@@ -820,6 +830,43 @@ TEST_CASE("validation finds the size of a sample in the facts of the run") {
         std::string::npos);
 }
 
+TEST_CASE("validation hands on its pictures with the prompts as caption, and counts them") {
+  bind_host();
+  const Folder folder;
+  Studio studio;
+  const MadeUpModels models = studio.models();
+  const lb::Batch facts = facts_in(folder);
+  ReportedFiles files;
+  auto options = validation_options();
+  options.num_videos_per_prompt = 2;
+  const lb_event event = event_of(LB_ON_VALIDATE, 20, models, facts, files);
+  basics::Validation(options).event(lb::Event(&event));
+  CHECK(files.titles ==
+        std::vector<std::string>{"validation_frames_3_steps (image/png): digit 3 | digit 4",
+                                 "validation_videos_3_steps (image/gif): digit 3 | digit 4"});
+  CHECK(files.numbers.at("validation/3_steps_video_count") == 4);
+  CHECK(files.numbers.at("validation/3_steps_duration_sec") > 0);
+}
+
+TEST_CASE("validation says at the start that nothing encodes its prompts") {
+  bind_host();
+  const Folder folder;
+  Studio studio;
+  studio.has_text = false;
+  studio.context_width = 32;
+  const MadeUpModels models = studio.models();
+  const lb::Batch facts = facts_in(folder);
+  ReportedFiles files;
+  const lb_event event = event_of(LB_ON_START, 0, models, facts, files);
+  auto options = validation_options();
+  options.run_at_start = false;
+  const auto said = message_of([&] { basics::Validation(options).event(lb::Event(&event)); });
+  CHECK(said.find("add the role 'text_encoder'") != std::string::npos);
+  CHECK(studio.passes.empty());
+  options.prompts.clear();  // nobody wants to see anything
+  basics::Validation(options).event(lb::Event(&event));
+}
+
 TEST_CASE("validation works without a text encoder and in colour") {
   bind_host();
   const Folder folder;
@@ -896,4 +943,71 @@ TEST_CASE("the jsonl tracker keeps metrics.jsonl in its folder") {
   CHECK(line.find(",\"loss\":0.5}") != std::string::npos);
   std::getline(file, line);
   CHECK(line.find("\"file\":\"/x.png\"") != std::string::npos);
+}
+
+// ---- tensorboard
+
+TEST_CASE("the tensorboard tracker keeps numbers, pictures, captions and the manifest") {
+  bind_host();
+  const Folder folder;
+  const std::string directory = folder.path().string();
+  const lb_tracked_run run = {sizeof(lb_tracked_run), 0, "id", "name", directory.c_str(),
+                              "[run]\nseed = 3\n",    1};
+  const media::Image image(4, 4, media::Rgb{1, 2, 3});
+  media::write_png(folder.path() / "a.png", image);
+  basics::Tensorboard tracker(run);
+  const char* names[] = {"loss"};
+  const double values[] = {0.5};
+  tracker.scalars(1, {names, 1}, {values, 1});
+  for (int step = 1; step <= 2; ++step) {
+    tracker.file(step, "validation", "image/png", (folder.path() / "a.png").string(), "digit 3");
+  }
+  tracker.file(2, "clip", "video/mp4", "/x.mp4", "");
+
+  std::string events;
+  for (const auto& entry : fs::directory_iterator(folder.path() / "tensorboard")) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    events.append(std::istreambuf_iterator<char>(file), {});
+  }
+  const auto count = [&](const std::string& text) {
+    int found = 0;
+    for (auto at = events.find(text); at != std::string::npos; at = events.find(text, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  CHECK(count("loss") == 1);
+  CHECK(count("    [run]\n    seed = 3\n") == 1);
+  CHECK(count("validation/caption") == 1);  // once, for it did not change
+  CHECK(count("digit 3") == 3);             // there, and beside each picture
+  CHECK(count("video/mp4: `/x.mp4`") == 1);
+  CHECK(count("PNG") == 2);
+}
+
+TEST_CASE("the tensorboard tracker loses a picture that is gone, and keeps the rest") {
+  bind_host();
+  const Folder folder;
+  const std::string directory = folder.path().string();
+  const lb_tracked_run run = {sizeof(lb_tracked_run), 0, "id", "name", directory.c_str(), "", 1};
+  basics::Tensorboard tracker(run);
+  lb_code code = LB_OK;
+  try {
+    tracker.file(1, "validation", "image/png", directory + "/gone.png", "");
+  } catch (const lb::Error& error) {
+    code = error.code;
+    CHECK(std::string(error.what()).find("gone.png': No such file") != std::string::npos);
+  }
+  CHECK(code == LB_DATA_LOSS);  // LB_UNAVAILABLE would have it offered for ever
+}
+
+TEST_CASE("trackers that cannot write into their folder say so when they are opened") {
+  bind_host();
+  const Folder folder;
+  const std::string directory = (folder.path() / "file").string();
+  { std::ofstream(directory) << "in the way"; }
+  const lb_tracked_run run = {sizeof(lb_tracked_run), 0, "id", "name", directory.c_str(), "", 1};
+  CHECK(message_of([&] { basics::Tensorboard{run}; }) ==
+        "cannot create the folder '" + directory + "/tensorboard': Not a directory");
+  CHECK(message_of([&] { basics::Jsonl{run}; }) ==
+        "cannot create '" + directory + "/metrics.jsonl': Not a directory");
 }

@@ -7,6 +7,9 @@ limbeck_test(
   SOURCES
   data_collate_test.cpp
   data_loader_test.cpp
+  data_mix_test.cpp
   data_order_test.cpp
+  data_position_test.cpp
+  data_skip_test.cpp
   safetensors_file_test.cpp
   weights_folder_test.cpp)

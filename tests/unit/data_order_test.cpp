@@ -36,7 +36,9 @@ bool is_permutation_of_all(Rows rows) {
 // 23 samples in 7 runs of unequal size, one of them empty.
 const Rows kEnds = {4, 5, 9, 9, 14, 16, 23};
 
-OrderSpec spec(uint64_t seed, int64_t window) { return {23, kEnds, seed, true, window}; }
+OrderSpec spec(uint64_t seed, int64_t window) {
+  return {23, kEnds, seed, OrderKind::kEpoch, window, {}};
+}
 
 // The samples of a batch that one group sees, as the loader deals them out.
 Rows dealt(Order& order, int64_t from, int64_t batch, int64_t group, int64_t groups) {
@@ -67,7 +69,7 @@ TEST_CASE("the order of an epoch is pinned") {
         Rows{16, 7, 22, 19, 20, 8, 21, 18, 5, 17, 6, 12, 9, 10, 13, 4, 11, 0, 15, 14, 1, 3, 2});
   CHECK(epoch_of(order, 1) ==
         Rows{9, 13, 12, 14, 15, 11, 10, 17, 22, 8, 21, 6, 18, 19, 16, 7, 5, 20, 3, 2, 1, 0, 4});
-  Order singles({10, {}, 0, true, 64});
+  Order singles({10, {}, 0, OrderKind::kEpoch, 64, {}});
   CHECK(epoch_of(singles, 0) == Rows{5, 8, 4, 9, 3, 1, 7, 2, 0, 6});
 }
 
@@ -78,7 +80,7 @@ TEST_CASE("every epoch is a permutation of all samples, for any window") {
       CHECK(is_permutation_of_all(epoch_of(order, epoch)));
     }
   }
-  Order plain({23, kEnds, 11, false, 2});
+  Order plain({23, kEnds, 11, OrderKind::kSequential, 2, {}});
   auto rows = epoch_of(plain, 5);
   CHECK(std::is_sorted(rows.begin(), rows.end()));
   CHECK(is_permutation_of_all(rows));
@@ -185,19 +187,19 @@ TEST_CASE("each of the places of a small shuffle is about equally likely") {
 }
 
 TEST_CASE("a window larger than the data set and a single sample are fine") {
-  Order all({23, kEnds, 1, true, INT64_MAX});
+  Order all(spec(1, INT64_MAX));
   CHECK(is_permutation_of_all(epoch_of(all, 0)));
-  Order one({1, {}, 1, true, 1});
+  Order one({1, {}, 1, OrderKind::kEpoch, 1, {}});
   CHECK(one.at(3, 0) == 0);
 }
 
 TEST_CASE("a spec that breaks its rules and places outside are refused") {
-  CHECK_THROWS_AS(Order({0, {}, 0, true, 1}), Error);
-  CHECK_THROWS_AS(Order({3, {}, 0, true, 0}), Error);
-  CHECK_THROWS_AS(Order({3, {2}, 0, true, 1}), Error);
-  CHECK_THROWS_AS(Order({3, {2, 1, 3}, 0, true, 1}), Error);
-  CHECK_THROWS_AS(Order({3, {-1, 3}, 0, true, 1}), Error);
-  Order order({3, {}, 0, true, 1});
+  CHECK_THROWS_AS(Order({0, {}, 0, OrderKind::kEpoch, 1, {}}), Error);
+  CHECK_THROWS_AS(Order({3, {}, 0, OrderKind::kEpoch, 0, {}}), Error);
+  CHECK_THROWS_AS(Order({3, {2}, 0, OrderKind::kEpoch, 1, {}}), Error);
+  CHECK_THROWS_AS(Order({3, {2, 1, 3}, 0, OrderKind::kEpoch, 1, {}}), Error);
+  CHECK_THROWS_AS(Order({3, {-1, 3}, 0, OrderKind::kEpoch, 1, {}}), Error);
+  Order order({3, {}, 0, OrderKind::kEpoch, 1, {}});
   CHECK_THROWS_AS(order.at(0, 3), Error);
   CHECK_THROWS_AS(order.at(0, -1), Error);
   CHECK_THROWS_AS(order.at(-1, 0), Error);

@@ -314,3 +314,49 @@ TEST_CASE("manifest: --override-output-dir wins over --set and the file") {
 
   CHECK(manifest.run.output_dir == fs::current_path() / "relative");
 }
+
+TEST_CASE("manifest: a key that components take arrives at the one that is in use") {
+  ManifestFolder folder;
+  const std::string text = kPlain +
+                           "[[prepare]]\ntype = \"noise\"\n[[prepare]]\ntype = \"drop\"\n" +
+                           "[training.data]\ndata_path = \"a\"\n";
+
+  CHECK(folder.load(text).prepare[1].config->number("rate") == 0.1);
+  CHECK(folder.load(text, {"training.data.training_cfg_rate=0.3"})
+            .prepare[1]
+            .config->number("rate") == 0.3);
+  // The same value under both names is no conflict.
+  CHECK(folder.load(text, {"training.data.training_cfg_rate=0.3", "prepare[1].rate=0.3"})
+            .prepare[1]
+            .config->number("rate") == 0.3);
+}
+
+TEST_CASE("manifest: sizes of videos are facts for components") {
+  ManifestFolder folder;
+  const std::string text = kPlain + "[training.data]\ndata_path = \"a\"\n";
+  const auto facts = folder
+                         .load(text, {"training.data.num_latent_t=5", "training.data.num_frames=17",
+                                      "training.data.num_height=64"})
+                         .facts;
+
+  CHECK(facts.at("data.num_latent_t") == 5.0);
+  CHECK(facts.at("data.num_frames") == 17.0);
+  CHECK(facts.at("data.num_height") == 64.0);
+  CHECK(facts.at("data.num_width") == 0.0);
+}
+
+TEST_CASE("manifest: files that are not there are no fault when only the manifest is asked about") {
+  ManifestFolder folder;
+  const std::string text = kPlain + "[run]\nreplay = \"none.safetensors\"\n";
+  limbeck::write_file(folder.path() / "x.toml", text);
+  limbeck::ManifestOptions options;
+  options.set = {"models.teacher.init_from=none"};
+  CHECK_THROWS_AS(folder.load_file(folder.path() / "x.toml", options), limbeck::Error);
+  options.needs_files = false;
+  CHECK_NOTHROW(folder.load_file(folder.path() / "x.toml", options));
+  // Of a network whose config.json is not there, an option may be missing but not be wrong.
+  options.set = {"models.teacher={ type = \"toy\", init_from = \"none\" }"};
+  CHECK_NOTHROW(folder.load_file(folder.path() / "x.toml", options));
+  options.set = {"models.teacher={ type = \"toy\", init_from = \"none\", config.width = 1 }"};
+  CHECK_THROWS_AS(folder.load_file(folder.path() / "x.toml", options), limbeck::Error);
+}

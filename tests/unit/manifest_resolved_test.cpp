@@ -93,3 +93,42 @@ TEST_CASE("resolved manifest: texts and names of any kind survive") {
   CHECK(again.run.name == name);
   CHECK(again.method.config->number("weights.odd name") == 2.0);
 }
+
+TEST_CASE("explained manifest: says where each value is from, and is the same manifest") {
+  ManifestFolder folder;
+  limbeck::write_file(folder.path() / "net/config.json", R"({"num_layers": 3})");
+  const auto manifest = folder.load(
+      kPlain + "[training.model]\nenable_gradient_checkpointing_type = \"full\"\n" +
+          "[callbacks.ema]\ndecay = 0.5\n[models.student.ema]\nwarmup = \"ratio\"\n" +
+          "[models.student.optimizer]\nweight_decay = 0.1\n[training.data]\nseed = 4\n" +
+          "data_path = \"a\"\n",
+      {"method.gamma=0.25", "models.teacher.init_from=net"});
+  const std::string text =
+      ManifestFolder::without(manifest.explained, folder.path().string() + "/");
+
+  CHECK(has(text, "plugins = [\"good_study\"]  # x.toml:1:11\n"));
+  CHECK(has(text, "seed = 4  # x.toml:21:8\n"));
+  CHECK(has(text, "threads = 0  # default\n"));
+  CHECK(has(text, "gamma = 0.25  # --set\n"));
+  CHECK(has(text, "width = 16  # x.toml:4:16\n"));
+  CHECK(has(text, "num_layers = 3  # net/config.json\n"));
+  CHECK(has(text, "trainable = true  # as the method says\n"));
+  CHECK(has(text, "enable_gradient_checkpointing_type = \"full\"  # x.toml:13:38\n"));
+  CHECK(has(text, "learning_rate = 0.001  # x.toml:9:17\n"));
+  CHECK(has(text, "weight_decay = 0.1  # x.toml:19:16\n"));
+  CHECK(has(
+      text,
+      "decay = 0.5  # x.toml:15:9\nwarmup = \"ratio\"  # x.toml:17:10\nstart_step = 0  # default\n"));
+
+  CHECK(folder.load(manifest.explained).resolved == manifest.resolved);
+  CHECK(manifest.explained != manifest.resolved);
+}
+
+TEST_CASE("explained manifest: a path with a line break in it stays in its comment") {
+  ManifestFolder folder;
+  const auto path = folder.path() / "a\nb.toml";
+  limbeck::write_file(path, kPlain);
+  const Manifest manifest = folder.load_file(path);
+
+  CHECK(folder.load(manifest.explained).resolved == manifest.resolved);
+}

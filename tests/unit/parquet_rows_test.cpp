@@ -56,6 +56,22 @@ class Stored {
     }
     writer.finish();
   }
+  // A row of latents frames_of(k, frames[k]) for every number in `frames`.
+  void write_frames(const std::vector<int64_t>& frames) const {
+    parquet_data::SampleWriter writer(folder_.string(), {8, 4, false, "f"});
+    const std::vector<float> text(3, 0);
+    for (size_t k = 0; k < frames.size(); ++k) {
+      const auto latent = frames_of(static_cast<int64_t>(k), frames[k]);
+      parquet_data::VideoRow row;
+      row.latent = {latent.sizes().vec(), latent.data_ptr<float>()};
+      row.text = {{1, 3}, text.data()};
+      writer.add(row);
+    }
+    writer.finish();
+  }
+  static at::Tensor frames_of(int64_t k, int64_t frames) {
+    return (at::arange(2 * frames * 3, at::kFloat) + 100 * k).reshape({2, frames, 1, 3});
+  }
   VideoRows open(const std::vector<const char*>& wanted = {}) const {
     VideoRows::Options options;
     options.data_path = folder_.string();
@@ -118,17 +134,111 @@ TEST_CASE("entries that nobody wants are neither declared nor read") {
   CHECK(masked.fields()[0].name == "context");
 }
 
-TEST_CASE("latents of another shape are refused with both shapes") {
+TEST_CASE(
+    "latents of another shape are refused when the set is opened, with the place of the first") {
   const Stored stored;
   stored.write(3);
-  VideoRows rows(stored.open());
-  lb::Batch sample;
-  CHECK_NOTHROW(rows.read(2, sample));
-  lb::Batch odd;
-  CHECK_THROWS_WITH_AS(rows.read(3, odd),
-                       doctest::Contains("row 3 of the data set: 'raw_latents' is [2, 4, 1, 2], "
-                                         "but row 0 has [2, 1, 2, 4]"),
+  CHECK_THROWS_WITH_AS(
+      stored.open(),
+      doctest::Contains("1 of 6 samples do not fit the others: raw_latents is [2, 4, 1, 2] in '"),
+      lb::Error);
+  CHECK_THROWS_WITH_AS(
+      stored.open(),
+      doctest::Contains(
+          "data_chunk_0.parquet', row 3, expected [2, 1, 2, 4]; samples of one data set"),
+      lb::Error);
+}
+
+TEST_CASE("where samples are skipped, most of them decide the shape, and the odd one is refused") {
+  const Stored stored;
+  stored.write(0);
+  VideoRows::Options options;
+  options.data_path = stored.folder();
+  auto source = Stored::source({});
+  source.flags = LB_SOURCE_SKIPS;
+  VideoRows rows(options, source);
+  CHECK(rows.fields()[0].sizes == std::vector<int64_t>{2, 1, 2, 4});
+  lb::Batch odd, good;
+  CHECK_THROWS_WITH_AS(rows.read(0, odd), doctest::Contains("row 0: raw_latents is [2, 4, 1, 2]"),
                        lb::Error);
+  CHECK_NOTHROW(rows.read(1, good));
+}
+
+TEST_CASE("latents are cut to their first frames, of every channel") {
+  const Stored stored;
+  stored.write_frames({3, 2, 4});
+  CHECK_THROWS_WITH_AS(stored.open(), doctest::Contains("num_latent_t = 2 would cut all"),
+                       lb::Error);
+  VideoRows::Options options;
+  options.data_path = stored.folder();
+  options.num_latent_t = 2;
+  VideoRows rows(options, Stored::source({}));
+  CHECK(rows.fields()[0].sizes == std::vector<int64_t>{2, 2, 1, 3});
+  for (const int64_t k : {0, 1, 2}) {
+    lb::Batch sample;
+    rows.read(k, sample);
+    const auto all = Stored::frames_of(k, std::vector<int64_t>{3, 2, 4}[static_cast<size_t>(k)]);
+    CHECK(at_tensor(sample["raw_latents"]).equal(all.slice(1, 0, 2)));
+    CHECK(at_tensor(sample["raw_latents"]).equal(all.slice(1, all.size(1) - 2)) == (k == 1));
+  }
+  options.num_latent_t = 3;
+  CHECK_THROWS_WITH_AS(VideoRows(options, Stored::source({})),
+                       doctest::Contains("1 of 3 samples do not fit the others: raw_latents is "
+                                         "[2, 2, 1, 3] in"),
+                       lb::Error);
+}
+
+TEST_CASE("the fingerprint is that of the files, wherever they are") {
+  const Stored stored;
+  stored.write();
+  const auto print = stored.open().fingerprint();
+  const auto moved = stored.folder() + "-moved";
+  fs::copy(stored.folder(), moved, fs::copy_options::recursive);
+  VideoRows::Options options;
+  options.data_path = moved;
+  CHECK(VideoRows(options, Stored::source({})).fingerprint() == print);
+  options.data_path += ":2";
+  CHECK(VideoRows(options, Stored::source({})).fingerprint() != print);
+  fs::remove_all(moved);
+  const Stored other;
+  other.write_frames({3});
+  CHECK(other.open().fingerprint() != print);
+}
+
+TEST_CASE("sources with weights are told to the host") {
+  const Stored stored;
+  stored.write();
+  const Stored other;
+  other.write_frames({1, 1});
+  VideoRows::Options options;
+  options.sample_type = "text_only";
+  options.mix = "weight";
+  options.data_paths = {other.folder() + ":0.25", stored.folder() + ":0.75"};
+  VideoRows rows(options, Stored::source({}));
+  CHECK(rows.length() == 8);
+  const auto mix = rows.mix();
+  REQUIRE(mix.size() == 2);
+  CHECK(mix[0].name == other.folder());
+  CHECK(mix[0].end == 2);
+  CHECK(mix[0].weight == 0.25);
+  CHECK(mix[1].end == 8);
+  CHECK(mix[1].weight == 0.75);
+  CHECK(stored.open().mix().empty());
+}
+
+TEST_CASE("what people want to know is described") {
+  const Stored stored;
+  stored.write();
+  lb::Batch facts;
+  auto rows = stored.open();
+  rows.describe(facts);
+  CHECK(facts.number("files") == 1);
+  CHECK(facts.number("row_groups") == 2);
+  CHECK(facts.number("file_bytes") > 0);
+  CHECK(facts.text("compression") == "uncompressed");
+  CHECK(facts.texts("raw_latents.shapes") == std::vector<std::string>{"[2, 1, 2, 4] in 6 rows"});
+  CHECK(facts.texts("context.shapes") ==
+        std::vector<std::string>{"[1, 3] in 3 rows", "[2, 3] in 3 rows"});
 }
 
 TEST_CASE("text alone needs no latents") {

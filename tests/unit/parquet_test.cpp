@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <arrow/api.h>
@@ -78,7 +80,7 @@ void write_rows(const std::string& folder, int64_t count, parquet_data::Layout l
 Columns video_columns() { return {{"vae_latent", "text_embedding"}, {"caption"}, {"id"}}; }
 
 std::vector<std::string> files_of(const std::string& path) {
-  return parquet_data::list_files(parquet_data::parse_sources({path}));
+  return parquet_data::list_files(parquet_data::parse_sources({path})).paths();
 }
 
 std::vector<float> floats(const Values& values) {
@@ -154,8 +156,13 @@ TEST_CASE("rows come back as they were written") {
   SampleFiles files(list, video_columns(), kPlenty);
   CHECK(files.rows() == 10);
   CHECK(files.ends() == std::vector<int64_t>{3, 4, 7, 8, 10});
-  CHECK(files.first_sizes(0) == std::vector<int64_t>{2, 1, 2, 3});
-  CHECK(files.first_sizes(1) == std::vector<int64_t>{1, 4});
+  CHECK(files.end_of_files(2) == 8);
+  REQUIRE(files.shapes(0).size() == 1);
+  CHECK(files.shapes(0).at({2, 1, 2, 3}).rows == 10);
+  REQUIRE(files.shapes(1).size() == 3);
+  CHECK(files.shapes(1).at({3, 4}).rows == 3);
+  CHECK(files.shapes(1).at({3, 4}).first_row == 2);
+  CHECK(files.place_of(8) == "'" + list[2] + "', row 0");
   for (const int64_t row : {9, 0, 3, 4, 8, 5, 1, 2, 7, 6}) {
     const auto sample = files.read(row);
     CHECK(sample.texts.at(0) == "caption " + std::to_string(row));
@@ -185,12 +192,47 @@ TEST_CASE("a row group is decoded once while it is in the cache") {
   for (int64_t row = 0; row < 24; ++row) {
     cached.read((row * 5) % 12);
   }
-  CHECK(cached.decoded() == 3);
+  CHECK(cached.reads() == 3);
   SampleFiles uncached(files_of(folder.text()), video_columns(), 0);
   for (const int64_t row : {0, 1, 2, 3, 4, 0, 1}) {
     uncached.read(row);
   }
-  CHECK(uncached.decoded() == 3);
+  CHECK(uncached.reads() == 3);
+}
+
+TEST_CASE("instances of one data set share what they read") {
+  const Folder folder;
+  write_rows(folder.text(), 12, {12, 4, false, "f"});
+  const auto list = files_of(folder.text());
+  SampleFiles first(list, video_columns(), kPlenty), second(list, video_columns(), kPlenty);
+  SampleFiles other(list, {{"vae_latent"}, {}, {}}, kPlenty);
+  std::vector<std::thread> threads;
+  for (auto* files : {&first, &second}) {
+    threads.emplace_back([files] {
+      for (int64_t row = 0; row < 60; ++row) {
+        if (files->read((row * 7) % 12).texts[0] != "caption " + std::to_string((row * 7) % 12)) {
+          throw std::runtime_error("another row");
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  CHECK(first.reads() == 3);
+  CHECK(second.reads() == 3);
+  CHECK(other.reads() == 0);
+}
+
+TEST_CASE("the cache holds as many groups as it has room for, and at least one") {
+  const Folder folder;
+  write_rows(folder.text(), 12, {12, 4, false, "f"});
+  const auto list = files_of(folder.text());
+  CHECK(SampleFiles(list, video_columns(), 0).kept_groups() == 1);
+  // A group has four latents of 48 bytes and some text.
+  const auto kept = SampleFiles(list, video_columns(), 3000).kept_groups();
+  CHECK(kept >= 3000 / 800);
+  CHECK(kept <= 3000 / (4 * 48));
 }
 
 TEST_CASE("values outlive the cache") {
@@ -221,6 +263,27 @@ TEST_CASE("every number format becomes the same floats") {
   SampleFiles files({folder / "a.parquet"}, one_tensor(), kPlenty);
   for (int64_t row = 0; row < 4; ++row) {
     CHECK(floats(files.read(row).tensors[0]) == std::vector<float>{0.5F, -2.25F});
+  }
+}
+
+TEST_CASE("integers and truth values become the floats they are") {
+  const Folder folder;
+  write_cells(folder / "a.parquet", {{raw<int8_t>({-3, 127}), {2}, "int8"},
+                                     {raw<uint8_t>({3, 255}), {2}, "uint8"},
+                                     {raw<int16_t>({-30000, 4}), {2}, "int16"},
+                                     {raw<uint16_t>({60000, 4}), {2}, "uint16"},
+                                     {raw<int32_t>({-16777216, 1 << 30}), {2}, "int32"},
+                                     {raw<uint32_t>({16777216, 3}), {2}, "uint32"},
+                                     {raw<int64_t>({INT64_MIN, 5}), {2}, "int64"},
+                                     {raw<uint64_t>({uint64_t{1} << 62, 5}), {2}, "uint64"},
+                                     {raw<uint8_t>({0, 1}), {2}, "bool"},
+                                     {raw<float>({0.25F, 5}), {2}, "torch.float32"}});
+  const std::vector<std::vector<float>> expected = {
+      {-3, 127},     {3, 255},      {-30000, 4},  {60000, 4}, {-16777216, 0x1p30F},
+      {16777216, 3}, {-0x1p63F, 5}, {0x1p62F, 5}, {0, 1},     {0.25F, 5}};
+  SampleFiles files({folder / "a.parquet"}, one_tensor(), kPlenty);
+  for (size_t row = 0; row < expected.size(); ++row) {
+    CHECK(floats(files.read(static_cast<int64_t>(row)).tensors[0]) == expected[row]);
   }
 }
 
@@ -256,8 +319,15 @@ TEST_CASE("a damaged row is named with file, row and column") {
         "'x_bytes': 8 bytes, but [3] of float32 needs 3 values of 4");
   CHECK(fault_of({raw<float>({1}) + "x", {1}, "float32"}) ==
         "'x_bytes': 5 bytes, but [1] of float32 needs 1 values of 4");
-  CHECK(fault_of({raw<float>({1}), {1}, "int8"}) ==
-        "'x_dtype': 'int8' is none of float32, float64, float16, bfloat16");
+  CHECK(fault_of({raw<float>({1}), {1}, "complex64"}) ==
+        "'x_dtype': 'complex64' is none of float32, float64, float16, bfloat16, int8, int16, "
+        "int32, int64, uint8, uint16, uint32, uint64, bool");
+  CHECK(fault_of({raw<int32_t>({16777217}), {1}, "int32"}) ==
+        "'x_bytes': 16777217 of type int32 does not fit into a 32-bit float");
+  CHECK(fault_of({raw<uint64_t>({UINT64_MAX}), {1}, "uint64"}) ==
+        "'x_bytes': 18446744073709551615 of type uint64 does not fit into a 32-bit float");
+  CHECK(fault_of({raw<uint8_t>({2}), {1}, "bool"}) ==
+        "'x_bytes': byte 2 of type bool does not fit into a 32-bit float");
   CHECK(fault_of({raw<float>({1}), {}, "float32"}) == "'x_shape': [] is no shape");
   CHECK(fault_of({raw<float>({1}), {-1, -1}, "float32"}) == "'x_shape': [-1, -1] is no shape");
   CHECK(fault_of({raw<float>({1}), {int64_t{1} << 62, 4}, "float32"}) ==
@@ -270,7 +340,7 @@ TEST_CASE("a missing or wrong column is named when the data set is opened") {
   const std::vector<std::string> files{folder / "a.parquet"};
   CHECK_THROWS_WITH_AS(SampleFiles(files, video_columns(), 0),
                        doctest::Contains("a.parquet' has no column 'vae_latent_bytes'; its "
-                                         "columns are x_bytes, x_shape, x_dtype"),
+                                         "columns are x_bytes, x_dtype, x_shape"),
                        lb::Error);
   CHECK_THROWS_WITH_AS(SampleFiles(files, Columns{{}, {"x_bytes"}, {}}, 0),
                        doctest::Contains("column 'x_bytes' is binary, expected string"), lb::Error);
@@ -324,13 +394,29 @@ TEST_CASE("sources are paths with an optional count") {
   const auto sources = parquet_data::parse_sources({"/a/b, /c:3", "/d:0", "/e:x"});
   REQUIRE(sources.size() == 3);
   CHECK(sources[0].path == "/a/b");
-  CHECK(sources[0].repeat == 1);
+  CHECK(sources[0].factor == 1);
   CHECK(sources[1].path == "/c");
-  CHECK(sources[1].repeat == 3);
+  CHECK(sources[1].factor == 3);
   CHECK(sources[2].path == "/e:x");
   CHECK_THROWS_AS(parquet_data::parse_sources({"/a:0"}), lb::Error);
+  CHECK_THROWS_WITH_AS(parquet_data::parse_sources({"/a:-1,/b"}), doctest::Contains("at least 0"),
+                       lb::Error);
+  CHECK_THROWS_WITH_AS(parquet_data::parse_sources({"/a:1.5,/b"}),
+                       doctest::Contains("mix = \"weight\""), lb::Error);
+  CHECK_THROWS_WITH_AS(parquet_data::parse_sources({"/a:nan"}, parquet_data::Mix::kWeight),
+                       doctest::Contains("at least 0"), lb::Error);
   CHECK_THROWS_AS(parquet_data::parse_sources({"/a,,/b"}), lb::Error);
   CHECK_THROWS_AS(parquet_data::parse_sources({}), lb::Error);
+}
+
+TEST_CASE("sources are paths with an optional weight") {
+  const auto sources =
+      parquet_data::parse_sources({"/a:0.25, /c:3", "/d:0", "/e"}, parquet_data::Mix::kWeight);
+  REQUIRE(sources.size() == 3);
+  CHECK(sources[0].factor == 0.25);
+  CHECK(sources[1].factor == 3);
+  CHECK(sources[2].path == "/e");
+  CHECK(sources[2].factor == 1);
 }
 
 TEST_CASE("a path that exists is taken as it is written") {
@@ -338,7 +424,7 @@ TEST_CASE("a path that exists is taken as it is written") {
   fs::create_directories(folder / "odd,name:2");
   const auto sources = parquet_data::parse_sources({folder / "odd,name:2"});
   REQUIRE(sources.size() == 1);
-  CHECK(sources[0].repeat == 1);
+  CHECK(sources[0].factor == 1);
   CHECK(sources[0].path == folder / "odd,name:2");
 }
 
@@ -349,7 +435,10 @@ TEST_CASE("files are found below folders, sorted, and repeats are neighbours") {
   for (const char* name : {"b/deep/1.parquet", "b/2.parquet", "a/3.parquet", "a/4.parquet.tmp"}) {
     std::ofstream(folder / name) << "x";
   }
-  const auto files = parquet_data::list_files({{folder / "b", 2}, {folder / "a", 1}});
+  const auto list = parquet_data::list_files({{folder / "b", 2}, {folder / "a", 1}});
+  const auto files = list.paths();
+  CHECK(list.ends.empty());
+  CHECK(list.files[4].name == "deep/1.parquet");
   const auto real = fs::canonical(folder.text()).string();
   CHECK(files == std::vector<std::string>{real + "/a/3.parquet", real + "/b/2.parquet",
                                           real + "/b/2.parquet", real + "/b/deep/1.parquet",
@@ -361,10 +450,26 @@ TEST_CASE("files are found below folders, sorted, and repeats are neighbours") {
                        doctest::Contains("no *.parquet file"), lb::Error);
 }
 
+TEST_CASE("sources that are mixed by weight stay apart, each sorted") {
+  const Folder folder;
+  fs::create_directories(folder / "b");
+  fs::create_directories(folder / "a");
+  for (const char* name : {"b/2.parquet", "b/1.parquet", "a/3.parquet"}) {
+    std::ofstream(folder / name) << "x";
+  }
+  const auto list = parquet_data::list_files({{folder / "b", 0.2}, {folder / "a", 0.8}},
+                                             parquet_data::Mix::kWeight);
+  REQUIRE(list.files.size() == 3);
+  CHECK(list.files[0].name == "1.parquet");
+  CHECK(list.files[1].name == "2.parquet");
+  CHECK(list.files[2].name == "3.parquet");
+  CHECK(list.ends == std::vector<size_t>{2, 3});
+}
+
 TEST_CASE("repeated files repeat their rows") {
   const Folder folder;
   write_rows(folder.text(), 3, {8, 8, false, "f"});
-  const auto list = parquet_data::list_files(parquet_data::parse_sources({folder.text() + ":2"}));
+  const auto list = files_of(folder.text() + ":2");
   SampleFiles files(list, video_columns(), kPlenty);
   CHECK(files.rows() == 6);
   CHECK(files.read(4).texts[0] == "caption 1");

@@ -110,7 +110,7 @@ struct World {
   }
   parquet_data::SampleFiles open() const {
     return parquet_data::SampleFiles(
-        parquet_data::list_files(parquet_data::parse_sources({folder.string()})),
+        parquet_data::list_files(parquet_data::parse_sources({folder.string()})).paths(),
         {{"vae_latent", "text_embedding"}, {"caption"}, {"id"}}, 1 << 20);
   }
 };

@@ -2,9 +2,15 @@
 #include "core/plugin/checks.hpp"
 
 #include <array>
+#include <cstddef>
+#include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
+
+#include "core/base/error.hpp"
 
 using limbeck::Faults;
 
@@ -23,12 +29,20 @@ Faults faults_of(const lb_option& one, const char* kind = "limbeck.model/1") {
   return limbeck::check_options({sizeof(lb_option), 1, &one}, kind);
 }
 
-Faults file_faults(const limbeck::PluginNote& note, const std::string& needed) {
+// What check_file() says; empty: nothing.
+std::string file_fault(const limbeck::PluginNote& note, const std::string& needed) {
   limbeck::ElfFacts facts;
   facts.has_note = true;
   facts.note = note;
   facts.needed = {"libc.so.6", needed};
-  return limbeck::check_file(facts, "torch=2.11.0;cxx11abi=1;debugstl=0;san=none");
+  facts.exported = {{"limbeck_plugin_v1", true}};
+  try {
+    limbeck::check_file(facts, "torch=2.11.0;cxx11abi=1;debugstl=0;san=none");
+  } catch (const limbeck::Error& error) {
+    CHECK_FALSE(error.hint().empty());
+    return error.message();
+  }
+  return "";
 }
 
 }  // namespace
@@ -80,6 +94,29 @@ TEST_CASE("options: every kind of fault has its sentence") {
   flagged.flags = LB_OPT_OPEN;
   CHECK(faults_of(flagged) == Faults{"option 'x': it has LB_OPT_OPEN, but is not an LB_TABLE"});
 
+  lb_option renamed = option("x", LB_INT, "1");
+  renamed.alias = "Models.critic";
+  CHECK(faults_of(renamed) == Faults{"option 'x': its alias is 'Models.critic', expected a key of "
+                                     "the manifest like 'models.x.learning_rate'"});
+
+  const std::array<const char*, 4> twice = {"a", "b", "a", nullptr};
+  lb_option chosen = option("x", LB_ENUM, "\"a\"");
+  chosen.choices = twice.data();
+  CHECK(faults_of(chosen) == Faults{"option 'x': its choices have 'a' twice"});
+  const std::array<const char*, 2> nameless = {"", nullptr};
+  chosen.choices = nameless.data();
+  CHECK(faults_of(chosen) ==
+        Faults{"option 'x': its choice 0 is '', expected 1 to 128 characters"});
+
+  const std::string endless(100000, 'x');
+  lb_option wordy = option("x", LB_INT, "1");
+  wordy.doc = endless.c_str();
+  CHECK(faults_of(wordy) == Faults{"option 'x': one of its texts has no end within 65536 bytes"});
+  CHECK(faults_of(option(endless.c_str(), LB_INT, "1")) ==
+        Faults{"an option is named " + std::string(80, 'x') + "..., expected [a-z][a-z0-9_]*"});
+  CHECK(faults_of(option("a\x1b[31m", LB_INT, "1")) ==
+        Faults{"an option is named a?[31m, expected [a-z][a-z0-9_]*"});
+
   lb_option silent = option("x", LB_INT, "1");
   silent.doc = nullptr;
   CHECK(faults_of(silent) == Faults{"option 'x': it has no doc, expected one sentence"});
@@ -103,6 +140,9 @@ TEST_CASE("options: a table that cannot be read is not read") {
   CHECK(faults({8, 1, &one}) ==
         Faults{"a table of options has stride 8, expected 72 or, from a later header, a little "
                "more"});
+  CHECK(faults({sizeof(lb_option) + 8, 1, &one}) ==
+        Faults{"a table of options has stride 80, in ABI 1.0 it has 72; it was compiled with a "
+               "changed header"});
   CHECK(faults({sizeof(lb_option), 1, nullptr}) ==
         Faults{"a table of options claims 1 items, but its list is NULL"});
   CHECK(faults({sizeof(lb_option), 5000000, &one}) ==
@@ -124,22 +164,153 @@ TEST_CASE("options: keys of the host are taken where the host reads the same tab
 TEST_CASE("files: the note decides by versions, tag and needed libraries") {
   const std::string tag = "torch=2.11.0;cxx11abi=1;debugstl=0;san=none";
   limbeck::PluginNote note{"1.0", "org.x.y", "1.0.0", "none"};
-  CHECK(file_faults(note, "libm.so.6").empty());
-  CHECK(file_faults(note, "libc10.so")[0].starts_with(
-      "it says that it does not share libtorch, but needs libc10.so"));
+  CHECK(file_fault(note, "libm.so.6").empty());
+  CHECK(file_fault(note, "libc10.so") ==
+        "it says that it does not share libtorch, but needs libc10.so");
 
   note.torch = tag;
-  CHECK(file_faults(note, "libtorch_cpu.so").empty());
+  CHECK(file_fault(note, "libtorch_cpu.so").empty());
+  CHECK(file_fault(note, "/opt/lib/libc10.so")
+            .starts_with("it needs libtorch by its path, /opt/lib/libc10.so, "));
 
   note.torch = "torch=2.10.0;cxx11abi=1;debugstl=0;san=address";
-  CHECK(file_faults(note, "libtorch_cpu.so") ==
-        Faults{"it was built for another libtorch: torch is 2.10.0, this limbeck has 2.11.0; san "
-               "is address, this limbeck has none"});
+  CHECK(file_fault(note, "libtorch_cpu.so") ==
+        "it was built for another libtorch: torch is 2.10.0, this limbeck has 2.11.0; san is "
+        "address, this limbeck has none");
 
   note.abi = "1.7";  // a later minor decides by min_host_minor, not here
   note.torch = "none";
-  CHECK(file_faults(note, "libm.so.6").empty());
+  CHECK(file_fault(note, "libm.so.6").empty());
   note.abi = "one";
-  CHECK(file_faults(note, "libm.so.6") ==
-        Faults{"the note has abi 'one', expected a version like '1.0'"});
+  CHECK(file_fault(note, "libm.so.6") == "its note has abi 'one', expected a version like '1.0'");
+  note.abi = "";
+  CHECK(file_fault(note, "libm.so.6") ==
+        "its note does not say which ABI it was built for: expected a line like 'abi=1.0'");
+}
+
+namespace {
+
+// A vtable of the given kind in which every member after struct_size is a function that is there.
+struct Vtable {
+  explicit Vtable(const char* kind, size_t bytes) {
+    words.fill(nullptr);
+    component.struct_size = sizeof(component);
+    component.kind = kind;
+    component.name = "x";
+    component.doc = "A component.";
+    component.vtable = words.data();
+    const auto size = static_cast<uint32_t>(bytes);
+    std::memcpy(words.data(), &size, sizeof(size));
+  }
+  void set(size_t offset) {
+    const void* anything = this;
+    std::memcpy(reinterpret_cast<char*>(words.data()) + offset, &anything, sizeof(anything));
+  }
+  void clear(size_t offset) {
+    std::memset(reinterpret_cast<char*>(words.data()) + offset, 0, sizeof(void*));
+  }
+
+  std::array<void*, 64> words;
+  lb_component component{};
+};
+
+struct Required {
+  const char* kind;
+  size_t bytes;
+  std::vector<std::pair<const char*, size_t>> functions;
+};
+
+#define SLOT(type, member) \
+  { #member, offsetof(type, member) }
+
+std::vector<Required> required_functions() {
+  const auto network = [](const char* kind) {
+    return Required{kind,
+                    sizeof(lb_model_vtable),
+                    {SLOT(lb_model_vtable, create), SLOT(lb_model_vtable, destroy),
+                     SLOT(lb_model_vtable, describe), SLOT(lb_model_vtable, forward)}};
+  };
+  return {
+      network("limbeck.model/1"),
+      network("limbeck.text-encoder/1"),
+      network("limbeck.vae/1"),
+      network("limbeck.reward/1"),
+      {"limbeck.attention/1",
+       sizeof(lb_attention_vtable),
+       {SLOT(lb_attention_vtable, create), SLOT(lb_attention_vtable, destroy),
+        SLOT(lb_attention_vtable, supports), SLOT(lb_attention_vtable, forward)}},
+      {"limbeck.method/1",
+       sizeof(lb_method_vtable),
+       {SLOT(lb_method_vtable, create), SLOT(lb_method_vtable, destroy),
+        SLOT(lb_method_vtable, loss)}},
+      {"limbeck.prepare/1",
+       sizeof(lb_prepare_vtable),
+       {SLOT(lb_prepare_vtable, create), SLOT(lb_prepare_vtable, destroy),
+        SLOT(lb_prepare_vtable, prepare)}},
+      {"limbeck.loss/1",
+       sizeof(lb_loss_vtable),
+       {SLOT(lb_loss_vtable, create), SLOT(lb_loss_vtable, destroy), SLOT(lb_loss_vtable, loss)}},
+      {"limbeck.callback/1",
+       sizeof(lb_callback_vtable),
+       {SLOT(lb_callback_vtable, create), SLOT(lb_callback_vtable, destroy),
+        SLOT(lb_callback_vtable, event)}},
+      {"limbeck.dataset/1",
+       sizeof(lb_dataset_vtable),
+       {SLOT(lb_dataset_vtable, open), SLOT(lb_dataset_vtable, close),
+        SLOT(lb_dataset_vtable, length), SLOT(lb_dataset_vtable, fields),
+        SLOT(lb_dataset_vtable, read)}},
+      {"limbeck.tracker/1",
+       sizeof(lb_tracker_vtable),
+       {SLOT(lb_tracker_vtable, open), SLOT(lb_tracker_vtable, scalars),
+        SLOT(lb_tracker_vtable, close)}}};
+}
+
+#undef SLOT
+
+}  // namespace
+
+TEST_CASE("vtables: a required function that is NULL is refused by name, any other may be NULL") {
+  std::vector<std::string> kinds;
+  for (const auto& rule : required_functions()) {
+    kinds.emplace_back(rule.kind);
+    Vtable vtable(rule.kind, rule.bytes);
+    for (const auto& [name, offset] : rule.functions) {
+      vtable.set(offset);
+    }
+    // All that is optional is NULL.
+    CHECK_MESSAGE(limbeck::check_component(vtable.component).empty(), rule.kind);
+    for (const auto& [name, offset] : rule.functions) {
+      vtable.clear(offset);
+      CHECK(
+          limbeck::check_component(vtable.component) ==
+          Faults{"component 'x': its function `" + std::string(name) + "` is NULL, but required"});
+      vtable.set(offset);
+    }
+  }
+  CHECK(kinds == limbeck::known_kinds());
+}
+
+TEST_CASE("vtables: state and attention functions go together") {
+  Vtable loss("limbeck.loss/1", sizeof(lb_loss_vtable));
+  for (const size_t offset : {offsetof(lb_loss_vtable, create), offsetof(lb_loss_vtable, destroy),
+                              offsetof(lb_loss_vtable, loss), offsetof(lb_loss_vtable, load)}) {
+    loss.set(offset);
+  }
+  CHECK(limbeck::check_component(loss.component) ==
+        Faults{"component 'x': it has only one of `save` and `load`; expected both or none"});
+  loss.set(offsetof(lb_loss_vtable, save));
+  CHECK(limbeck::check_component(loss.component).empty());
+
+  Vtable attention("limbeck.attention/1", sizeof(lb_attention_vtable));
+  for (const size_t offset :
+       {offsetof(lb_attention_vtable, create), offsetof(lb_attention_vtable, destroy),
+        offsetof(lb_attention_vtable, supports), offsetof(lb_attention_vtable, forward)}) {
+    attention.set(offset);
+  }
+  const uint32_t saved = 2;
+  std::memcpy(
+      reinterpret_cast<char*>(attention.words.data()) + offsetof(lb_attention_vtable, n_saved),
+      &saved, sizeof(saved));
+  CHECK(limbeck::check_component(attention.component) ==
+        Faults{"component 'x': it saves 2 tensors for a `backward` that is NULL"});
 }

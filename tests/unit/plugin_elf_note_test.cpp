@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <random>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -76,6 +77,27 @@ TEST_CASE("elf: the libraries that a file needs are read, in its order") {
   REQUIRE(needed.size() >= 2);
   CHECK(needed[0] == "libtorch_cpu.so");
   CHECK(needed[1] == "libc10.so");
+}
+
+TEST_CASE("elf: symbols are read by either kind of hash table") {
+  for (const char* seed : {"symbols", "symbols_gnu"}) {
+    CAPTURE(seed);
+    const auto facts = read_content(
+        limbeck::read_file(std::string(LIMBECK_SOURCE_DIR "/tests/fuzz/corpus/elf/") + seed));
+    REQUIRE(facts.exported.size() == 2);
+    CHECK(facts.exported[0].name == "limbeck_plugin_v1");
+    CHECK(facts.exported[0].is_function);
+    CHECK(facts.exported[1].name == "other");
+    CHECK_FALSE(facts.exported[1].is_function);
+    CHECK(facts.imported == std::vector<std::string>{"abort"});
+    CHECK(facts.is_never_unloaded);
+    CHECK(facts.is_bound_at_load);
+    CHECK_FALSE(facts.has_text_relocations);
+  }
+  const auto facts = read_content(limbeck::read_file(kGood));
+  REQUIRE(facts.exported.size() == 1);
+  CHECK(facts.exported[0].name == "limbeck_plugin_v1");
+  CHECK_FALSE(facts.has_executable_stack);
 }
 
 TEST_CASE("elf: a library that is no plugin has no note") {

@@ -877,6 +877,9 @@ typedef struct lb_callback_vtable { /* "limbeck.callback/1" */
   lb_status* (*event)(void* self, const lb_event* event)LB_NOEXCEPT; /* every rank [control] */
   lb_status* (*save)(void* self, lb_writer* writer)LB_NOEXCEPT;
   lb_status* (*load)(void* self, const lb_reader* reader)LB_NOEXCEPT;
+  /* Entries of lb_event.data that it uses, as in lb_method_vtable; a data set need not read
+   * what nobody names. NULL: none. */
+  const char* const* reads;
 } lb_callback_vtable;
 
 /* ---- Data sets and trackers ------------------------------------------------------------- */
@@ -902,14 +905,31 @@ typedef struct lb_fields {
   const lb_field* items;
 } lb_fields;
 
+enum {
+  LB_SOURCE_SKIPS = 1u << 0 /* samples that cannot be read are skipped: an odd one is no reason
+                             * not to open the set */
+};
 typedef struct lb_source {
   uint32_t struct_size;
   uint32_t worker, workers; /* this instance among those of the rank           */
   uint32_t rank, world;     /* data-parallel, for streams that split themselves */
-  uint32_t reserved;
+  uint32_t flags;
   uint64_t seed;
   const char* const* wanted; /* entries that somebody reads, NULL-terminated; NULL: all */
 } lb_source;
+
+/* Samples that the host mixes with those of other sources. */
+typedef struct lb_mix_source {
+  const char* name; /* for messages: a path */
+  int64_t end;      /* its samples begin where those of the source before end, and end here */
+  double weight;    /* >= 0: its share of every epoch, relative to the other weights        */
+} lb_mix_source;
+
+typedef struct lb_mix {
+  uint32_t stride; /* sizeof(lb_mix_source) where the table was compiled */
+  uint32_t count;
+  const lb_mix_source* items;
+} lb_mix;
 
 /* Samples by index. The host owns order, shuffling, epochs, mixing, sharding, collation
  * and the position in a checkpoint, and adds "row", the global index; a data set reads. */
@@ -937,6 +957,17 @@ typedef struct lb_dataset_vtable { /* "limbeck.dataset/1" */
   /* Streams that cannot seek: their position, per instance. NULL: read(k) seeks. */
   lb_status* (*save)(void* self, lb_writer* writer)LB_NOEXCEPT;
   lb_status* (*load)(void* self, const lb_reader* reader)LB_NOEXCEPT;
+  /* How many runs it keeps in memory, so that it reads none of them twice: the host shuffles
+   * no more of them together. 0, or NULL: it does not matter. [worker] */
+  int64_t (*kept_runs)(void* self) LB_NOEXCEPT;
+  /* What to mix by weight; ends of sources are ends of runs too, and the last one is
+   * length(). NULL or none: every sample once an epoch. Lives as long as the instance. */
+  lb_status* (*mix)(void* self, lb_mix* out)LB_NOEXCEPT;
+  /* A hash of what the samples are made from, such as names and sizes of files, so that a
+   * checkpoint notices another data set. NULL: the host has length and runs only. [worker] */
+  uint64_t (*fingerprint)(void* self) LB_NOEXCEPT;
+  /* Facts for people: "files", "bytes", "compression", ... NULL: none. [worker] */
+  lb_status* (*describe)(void* self, lb_batch* facts)LB_NOEXCEPT;
 } lb_dataset_vtable;
 
 typedef struct lb_tracked_run {
@@ -944,12 +975,15 @@ typedef struct lb_tracked_run {
   uint32_t reserved;
   const char* id; /* random, kept across resumes */
   const char* name;
-  const char* directory; /* the tracker's own, exists */
+  const char* directory; /* of the run, exists        */
   const char* manifest;  /* resolved, TOML */
   int64_t first_step;    /* 1, or the one after the checkpoint that was resumed */
 } lb_tracked_run;
 
-typedef struct lb_tracker_vtable { /* "limbeck.tracker/1"; on rank 0 only, one thread [worker] */
+/* On rank 0 only. Each tracker has a thread of its own, on which all its functions are called, and
+ * none can stop a run. LB_UNAVAILABLE says that nothing can be kept at the moment: the call is
+ * repeated later, before any other. What is refused otherwise is lost. */
+typedef struct lb_tracker_vtable { /* "limbeck.tracker/1" [worker] */
   uint32_t struct_size;
   uint32_t reserved;
   lb_status* (*open)(lb_state* plugin,

@@ -27,6 +27,13 @@ struct Field {
   }
 };
 
+// A part of a data set that the host mixes with others.
+struct MixSource {
+  std::string name;   // for messages: a path
+  int64_t end = 0;    // its samples begin where those of the source before end, and end here
+  double weight = 0;  // >= 0: its share of every epoch, relative to the other weights
+};
+
 // Base class. The constructor takes `(const Options&, const lb_source&)`, or the source alone, and
 // may read file footers. An instance is used by one worker thread at a time. [worker]
 class Dataset {
@@ -48,6 +55,17 @@ class Dataset {
   virtual std::vector<int64_t> runs() { return {}; }
   // Several samples of one run. Not overridden: read() for each.
   virtual void read_many(const std::vector<int64_t>&, std::vector<Batch>&) {}
+  // How many runs it keeps in memory, so that it reads none of them twice: the host shuffles no
+  // more of them together. 0: it does not matter.
+  virtual int64_t kept_runs() { return 0; }
+  // What the host mixes by weight; the last source ends at length(), and ends of sources are ends
+  // of runs too. None: every sample once an epoch.
+  virtual std::vector<MixSource> mix() { return {}; }
+  // A hash of what the samples are made from, such as names and sizes of files, so that a
+  // checkpoint notices another data set.
+  virtual uint64_t fingerprint() { return 0; }
+  // Facts for people: "files", "bytes", ...
+  virtual void describe(Batch& facts) { static_cast<void>(facts); }
   // Position of a stream that cannot seek. Not overridden: read(k) seeks.
   virtual void save(Writer&) {}
   virtual void load(const Reader&) {}
@@ -62,6 +80,8 @@ struct OpenDataset {
   std::vector<Field> fields;
   std::vector<lb_field> table;
   std::vector<int64_t> ends;
+  std::vector<MixSource> sources;
+  std::vector<lb_mix_source> mix;
 
   static OpenDataset& of(void* self) { return *static_cast<OpenDataset*>(self); }
 };
@@ -129,6 +149,44 @@ const lb_component* dataset(const char* name, const char* doc) {
             views.push_back(Batch::view(samples[i]));
           }
           Open::of(self).set->read_many({indices, indices + count}, views);
+        });
+      };
+    }
+    if constexpr (LB_OVERRIDES(T, Dataset, kept_runs)) {
+      v.kept_runs = [](void* self) noexcept -> int64_t {
+        int64_t runs = 0;
+        report(guard("kept_runs()", detail::component_name<T>,
+                     [&] { runs = Open::of(self).set->kept_runs(); }));
+        return runs;
+      };
+    }
+    if constexpr (LB_OVERRIDES(T, Dataset, mix)) {
+      v.mix = [](void* self, lb_mix* out) noexcept {
+        return guard("mix()", detail::component_name<T>, [&] {
+          auto& open = Open::of(self);
+          open.sources = open.set->mix();
+          open.mix.clear();
+          for (const auto& source : open.sources) {
+            open.mix.push_back({source.name.c_str(), source.end, source.weight});
+          }
+          *out = {static_cast<uint32_t>(sizeof(lb_mix_source)),
+                  static_cast<uint32_t>(open.mix.size()), open.mix.data()};
+        });
+      };
+    }
+    if constexpr (LB_OVERRIDES(T, Dataset, fingerprint)) {
+      v.fingerprint = [](void* self) noexcept -> uint64_t {
+        uint64_t hash = 0;
+        report(guard("fingerprint()", detail::component_name<T>,
+                     [&] { hash = Open::of(self).set->fingerprint(); }));
+        return hash;
+      };
+    }
+    if constexpr (LB_OVERRIDES(T, Dataset, describe)) {
+      v.describe = [](void* self, lb_batch* facts) noexcept {
+        return guard("describe()", detail::component_name<T>, [&] {
+          auto entries = Batch::view(facts);
+          Open::of(self).set->describe(entries);
         });
       };
     }

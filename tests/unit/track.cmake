@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# What observes a run and needs no libtorch: trackers on their threads, counters, the profile.
+find_package(nlohmann_json REQUIRED)
+set(_track ${PROJECT_SOURCE_DIR}/core/track)
+limbeck_test(
+  limbeck_track_test
+  LABEL
+  unit
+  SOURCES
+  performance_test.cpp
+  profile_test.cpp
+  trackers_test.cpp
+  ${_track}/performance.cpp
+  ${_track}/tracker_thread.cpp
+  ${_track}/trackers.cpp
+  LIBRARIES
+  nlohmann_json::nlohmann_json)

@@ -103,11 +103,16 @@ class OpNode final : public torch::autograd::Node {
     return op_.backward(in, unpack(outputs_), unpack(extra_), grads, needs);
   }
 
-  // With a graph of its own, for second derivatives.
+  // With a graph of its own, for second derivatives. Inputs may depend on each other; through
+  // aliases each gradient is that of this operator alone.
   variable_list differentiate_composite(const variable_list& in,
                                         const variable_list& grads,
                                         const std::vector<bool>& needs) const {
-    const auto out = op_.composite(in);
+    variable_list aliases;
+    for (const auto& tensor : in) {
+      aliases.push_back(tensor.defined() ? at::alias(tensor) : tensor);
+    }
+    const auto out = op_.composite(aliases);
     variable_list outputs;
     variable_list seeds;
     for (size_t i = 0; i < out.size(); ++i) {
@@ -119,7 +124,7 @@ class OpNode final : public torch::autograd::Node {
     variable_list wanted;
     for (size_t i = 0; i < in.size(); ++i) {
       if (needs[i]) {
-        wanted.push_back(in[i]);
+        wanted.push_back(aliases[i]);
       }
     }
     variable_list result(in.size());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/log.hpp"
+#include "core/base/profile.hpp"
 #include "core/base/text.hpp"
 
 namespace limbeck {
@@ -72,6 +73,7 @@ void CallbackList::tell(lb_event_kind kind, const EventFacts& facts) {
       continue;
     }
     const auto event = make_event(*entry, kind, facts, values.get());
+    const profile::Scope scope("callback", entry->instance.spec().component->table->name);
     auto* status = entry->instance.vtable().event(entry->instance.self(), &event);
     if (kind == LB_ON_ERROR && status != nullptr) {
       log::warn("callback", to_error(status).with(entry->instance.title()).what());

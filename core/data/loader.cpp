@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/log.hpp"
+#include "core/base/profile.hpp"
 #include "core/base/text.hpp"
 
 namespace limbeck {
@@ -199,6 +200,7 @@ void Loader::note_skipped(int64_t row, const Error& error) {
 }
 
 std::shared_ptr<lb_batch> Loader::next() {
+  const profile::Timed timed(profile::Part::kData);
   if (order_ == nullptr) {
     return next_of_stream();
   }
@@ -212,6 +214,7 @@ std::shared_ptr<lb_batch> Loader::next() {
 }
 
 std::shared_ptr<lb_batch> Loader::rows(const std::vector<int64_t>& indices) {
+  const profile::Timed timed(profile::Part::kData);
   if (order_ == nullptr) {
     throw Error(Fault::kData, cat(title_, " is a stream: its rows cannot be chosen"));
   }

@@ -4,10 +4,12 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/profile.hpp"
 #include "core/base/text.hpp"
 #include "core/exec/unit.hpp"
 #include "core/tensor/guard.hpp"
 #include "core/tensor/handle.hpp"
+#include "core/track/forward_work.hpp"
 
 namespace limbeck {
 namespace {
@@ -116,6 +118,11 @@ Weights weights_for(const Role& role, uint32_t flags) {
   return (flags & LB_RUN_INPUT_GRAD) != 0 ? Weights::kConstant : Weights::kLive;
 }
 
+ForwardMode mode_of(const Role& role, uint32_t flags, bool has_gradient) {
+  const bool is_live = (flags & LB_RUN_INPUT_GRAD) == 0;
+  return {has_gradient, role.is_trained() && is_live, role.spec().recompute == Recompute::kFull};
+}
+
 }  // namespace
 
 void run_forward(Role& role, uint32_t flags, const lb_batch& in, lb_batch& out) {
@@ -129,6 +136,7 @@ void run_forward(Role& role, uint32_t flags, const lb_batch& in, lb_batch& out) 
   }
   const bool may_record =
       (flags & kQuiet) == 0 && (role.is_trained() || (flags & LB_RUN_INPUT_GRAD) != 0);
+  const profile::Timed timed(profile::Part::kForward, role.name());
   try {
     Forward forward{role, weights_for(role, flags), may_record && at::GradMode::is_enabled()};
     const at::AutoGradMode grad_mode(forward.has_history);
@@ -137,6 +145,7 @@ void run_forward(Role& role, uint32_t flags, const lb_batch& in, lb_batch& out) 
         units_split,      units_join};
     lb_batch filled;
     check(role.vtable().forward(role.self(), &units, &in, &filled));
+    count_forward(role.name(), take_work(filled), mode_of(role, flags, has_history(filled)));
     for (auto& [name, entry] : filled.entries) {
       out.put(name, std::move(entry));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/train/progress.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -66,6 +67,22 @@ std::string progress_text(int64_t step,
         "  " + format(samples_per_second < 10 ? "%.2f" : "%.0f", samples_per_second) + " samples/s";
   }
   return text + "  eta " + duration(seconds_left);
+}
+
+std::string time_text(double total, double steps, const profile::Seconds& parts) {
+  constexpr const char* kNames[profile::kParts] = {"data", "forward", "backward", "optimizer"};
+  const auto share = [&](double seconds) {
+    return " " + format("%.0f", 100 * std::max(0.0, seconds) / total) + " %, ";
+  };
+  double in_parts = 0;
+  std::string text = format("%.1f", total) + " s: ";
+  for (size_t i = 0; i < profile::kParts; ++i) {
+    text += kNames[i] + share(parts[i]);
+    in_parts += parts[i];
+  }
+  text += "other parts of steps" + share(steps - in_parts);
+  text += "between steps" + share(total - steps);
+  return text.substr(0, text.size() - 2);
 }
 
 Progress::Progress(int64_t max_steps, int64_t log_every_steps)

@@ -51,8 +51,10 @@ std::string summary(const std::string& values) { return field(5, values); }
 // SessionLog{status: START}: the reader drops what it has of this step and later.
 std::string restart() { return field(7, integer(1, 1)); }
 
-// SummaryMetadata{plugin_data{plugin_name}}
-std::string shown_by(std::string_view plugin) { return field(9, field(1, field(1, plugin))); }
+// SummaryMetadata{plugin_data{plugin_name}, summary_description}
+std::string shown_by(std::string_view plugin, std::string_view description = "") {
+  return field(9, field(1, field(1, plugin)) + (description.empty() ? "" : field(3, description)));
+}
 
 // TensorProto{dtype: DT_STRING, tensor_shape{dim{size: 1}}, string_val}
 std::string text_tensor(std::string_view text) {
@@ -154,11 +156,8 @@ void EventFile::picture(int64_t step,
   constexpr int kRgb = 3;
   const auto image = integer(1, picture.height) + integer(2, picture.width) + integer(3, kRgb) +
                      field(4, picture.bytes);
-  auto value = field(1, tag) + field(4, image);
-  if (!description.empty()) {
-    value += field(9, field(3, description));
-  }
-  append(event(time, step) + summary(field(1, value)));
+  append(event(time, step) +
+         summary(field(1, field(1, tag) + field(4, image) + shown_by("images", description))));
 }
 
 void EventFile::text(int64_t step, double time, const std::string& tag, const std::string& text) {

@@ -22,6 +22,7 @@ class EncodeClips : public lb::Callback {
       {"vae", "Encodes clips.", "limbeck.vae/1", lb::kFrozen, 0},
       {"text_encoder", "Encodes captions.", "limbeck.text-encoder/1", lb::kFrozen, 0}};
   static constexpr uint64_t events = uint64_t{1} << LB_ON_START;
+  static constexpr const char* reads[] = {"pixels", "caption"};
 
   struct Options {
     std::string data_path;

@@ -211,7 +211,8 @@ TEST_CASE("events: pictures with size and caption, the file's bytes unchanged") 
   CHECK(animation.inner(4).numbers.at(1) == 7);
   CHECK(animation.inner(4).numbers.at(2) == 300);
   CHECK((animation.inner(4).text(4) == all_bytes(folder / "b.gif")));
-  CHECK(animation.parts.count(9) == 0);
+  CHECK(animation.inner(9).inner(1).text(1) == "images");
+  CHECK(animation.inner(9).parts.count(3) == 0);
 }
 
 TEST_CASE("events: text") {

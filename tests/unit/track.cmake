@@ -7,9 +7,11 @@ limbeck_test(
   LABEL
   unit
   SOURCES
+  media_place_test.cpp
   performance_test.cpp
   profile_test.cpp
   trackers_test.cpp
+  ${PROJECT_SOURCE_DIR}/core/train/media.cpp
   ${_track}/performance.cpp
   ${_track}/tracker_thread.cpp
   ${_track}/trackers.cpp

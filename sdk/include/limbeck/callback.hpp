@@ -52,7 +52,8 @@ class Event : public Draws {
   // LB_WANT_ bits, granted at the end of this step if any rank asked.
   void request(uint32_t what) const { event_->request(event_, what); }
 
-  // Rows of the callback's own data, else of the training set; -1: a stream.
+  // Rows of the callback's own data, else of the training set; -1: a stream. Of the entries, those
+  // are sure to be there that the callback names in `reads`.
   int64_t length() const { return data()->length(data()); }
   Batch rows(const std::vector<int64_t>& indices) const {
     lb_batch* out = nullptr;
@@ -85,7 +86,8 @@ class Event : public Draws {
 };
 
 // Base class. A subclass declares `static constexpr uint64_t events`, one LB_BIT(kind) for each
-// kind it wants, and may declare `needs`. One that also has
+// kind it wants, and may declare `needs`, and `reads`: the entries of rows() and next() it uses. A
+// data set need not read what nobody names. One that also has
 // `void sample(const Event& event, const Batch& prompts)` and provides "limbeck.sample/1" answers
 // `limbeck sample`.
 class Callback {
@@ -110,6 +112,7 @@ const lb_component* callback(const char* name, const char* doc) {
     v.struct_size = sizeof(v);
     v.needs = detail::needs_table<T>();
     v.events = T::events;
+    v.reads = detail::reads_list<T>();
     v.create = [](lb_state*, const lb_config* config, void** out) noexcept {
       return guard("create()", detail::component_name<T>,
                    [&] { *out = detail::make<T>(config).release(); });

@@ -2,6 +2,7 @@
 #include "host/engine.hpp"
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <sched.h>
 
 #include <cstdlib>
@@ -33,6 +34,15 @@ void set_threads(int64_t threads) {
   const bool is_asked_for = threads > 0;
   const std::string count = std::to_string(is_asked_for ? threads : allowed_processors());
   setenv("OMP_NUM_THREADS", count.c_str(), is_asked_for ? 1 : 0);
+}
+
+// A step frees and takes the same large blocks again and again. Kept by the allocator, their pages
+// are not given back to the system and cleared anew each time: 2 to 7 % of a step.
+void keep_freed_memory() {
+  constexpr int kLargestKept = 32 << 20;  // bytes; larger blocks are mapped one by one
+  constexpr int kMostKept = 128 << 20;
+  mallopt(M_MMAP_THRESHOLD, kLargestKept);
+  mallopt(M_TRIM_THRESHOLD, kMostKept);
 }
 
 void tell_device(const std::string& device) {
@@ -81,6 +91,7 @@ void run(Job job, const fs::path& config, const ManifestOptions& options) {
   auto& manifest = *new Manifest(load_manifest(config, options, registry));
   tell_device(manifest.run.device);
 
+  keep_freed_memory();
   set_threads(manifest.run.threads);
   const RunJob run_job = find_entry();
   job.manifest = &manifest;

@@ -23,28 +23,20 @@ struct Forward {
 
   static Forward& of(const lb_units* units) { return *static_cast<Forward*>(units->ctx); }
 
-  // The unit's parameters in compute dtype. The cast is differentiable.
-  std::vector<at::Tensor> params_of(lb_unit unit) const {
-    auto params = role.params(unit, weights);
-    const auto& indices = role.layout().units[unit].params;
-    for (size_t i = 0; i < params.size(); ++i) {
-      const auto& layout = role.layout().params[indices[i]];
-      const bool stays = (layout.flags & LB_PARAM_KEEP_F32) != 0 || layout.store == Store::kBuffer;
-      const auto type = stays && role.compute_type() != at::kDouble ? params[i].scalar_type()
-                                                                    : role.compute_type();
-      if (at::isFloatingType(params[i].scalar_type())) {
-        params[i] = params[i].to(type);
-      }
+  // Runs `work` with the unit's parameters in compute dtype. The cast is differentiable.
+  template <class Work>
+  void with_params(lb_unit unit, const Work& work) const {
+    const auto& stored = role.params(unit, weights);
+    const auto& types = role.compute_types(unit);
+    if (types.empty()) {
+      work(stored);
+      return;
     }
-    return params;
-  }
-
-  std::vector<bool> hidden_of(lb_unit unit) const {
-    std::vector<bool> hidden;
-    for (const size_t index : role.layout().units[unit].params) {
-      hidden.push_back((role.layout().params[index].flags & LB_PARAM_VIA_LINEAR) != 0);
+    std::vector<at::Tensor> params;
+    for (size_t i = 0; i < stored.size(); ++i) {
+      params.push_back(stored[i].to(types[i]));
     }
-    return hidden;
+    work(params);
   }
 };
 
@@ -57,26 +49,30 @@ lb_status* units_run(const lb_units* units,
                      uint32_t n_out) noexcept {
   auto& forward = Forward::of(units);
   const auto& layout = forward.role.layout();
-  const bool exists = unit < layout.units.size();
-  // Takes the body over before anything can fail.
-  auto body = std::make_shared<const Body>(*table, exists ? layout.units[unit].name : "?");
+  // Taken over by run_unit(), or released here.
+  struct Taken {
+    const lb_body* body;
+    ~Taken() {
+      if (body != nullptr && body->release != nullptr) {
+        body->release(body->self);
+      }
+    }
+  } taken{table};
   return guarded([&] {
-    TORCH_CHECK(exists, "run(): there is no unit number ", unit);
-    TORCH_CHECK(!forward.is_in_body, "unit '", layout.units[unit].name,
+    TORCH_CHECK(unit < layout.units.size(), "run(): there is no unit number ", unit);
+    const auto& name = layout.units[unit].name;
+    TORCH_CHECK(!forward.is_in_body, "unit '", name,
                 "' was started inside another unit's body; units do not nest");
-    std::vector<at::Tensor> inputs;
     for (uint32_t i = 0; i < n_in; ++i) {
-      TORCH_CHECK(in[i] != nullptr && tensor_of(in[i]).defined(), "input ", i, " of unit '",
-                  layout.units[unit].name, "' is missing; pass an empty tensor for an absent one");
-      inputs.push_back(tensor_of(in[i]));
+      TORCH_CHECK(in[i] != nullptr && tensor_of(in[i]).defined(), "input ", i, " of unit '", name,
+                  "' is missing; pass an empty tensor for an absent one");
     }
-    auto work = std::make_shared<UnitWork>();
-    work->body = std::move(body);
-    work->is_hidden = forward.hidden_of(unit);
+    UnitPlace place;
+    place.name = &name;
+    place.is_hidden = &forward.role.hidden(unit);
     if (forward.weights == Weights::kLive && forward.role.is_trained()) {
-      work->slots = forward.role.grad_slots(unit);
+      place.slots = &forward.role.grad_slots(unit);
     }
-    work->n_out = n_out;
     struct InBody {
       bool& flag;
       explicit InBody(bool& to) : flag(to) { flag = true; }
@@ -84,10 +80,10 @@ lb_status* units_run(const lb_units* units,
       InBody(const InBody&) = delete;
       InBody& operator=(const InBody&) = delete;
     } const in_body(forward.is_in_body);
-    auto results = run_unit(work, forward.role.spec().recompute, inputs, forward.params_of(unit));
-    for (uint32_t i = 0; i < n_out; ++i) {
-      out[i] = give(std::move(results[i]));
-    }
+    forward.with_params(unit, [&](at::TensorList params) {
+      taken.body = nullptr;
+      run_unit(place, *table, forward.role.spec().recompute, {in, n_in}, params, {out, n_out});
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/exec/unit.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -20,13 +21,16 @@ using torch::autograd::variable_list;
 
 // What a body is lent, and behind it what its operations need.
 struct HostCall : lb_unit_call {
-  const std::vector<at::Tensor>* weights = nullptr;
-  const std::vector<GradSlot*>* slots = nullptr;  // as many as weights, or none
-};
+  at::TensorList weights;
+  const std::vector<GradSlot*>* gradients = nullptr;  // as many as weights, or none
 
-const std::vector<at::Tensor>& weights_of(const lb_unit_call* call) {
-  return *static_cast<const HostCall*>(call)->weights;
-}
+  static const HostCall& of(const lb_unit_call* call) {
+    return *static_cast<const HostCall*>(call);
+  }
+  GradSlot* slot(lb_param param) const {
+    return gradients == nullptr || param == LB_NO_PARAM ? nullptr : (*gradients)[param];
+  }
+};
 
 lb_status* ops_linear(const lb_unit_call* call,
                       lb_param weight,
@@ -34,16 +38,15 @@ lb_status* ops_linear(const lb_unit_call* call,
                       lb_tensor* x,
                       lb_tensor** out) noexcept {
   return guarded([&] {
-    const auto& weights = weights_of(call);
-    TORCH_CHECK(weight < weights.size() && (bias == LB_NO_PARAM || bias < weights.size()),
+    const auto& host = HostCall::of(call);
+    const auto& weights = host.weights;
+    const bool has_bias = bias != LB_NO_PARAM;
+    TORCH_CHECK(weight < weights.size() && (!has_bias || bias < weights.size()),
                 "linear(): the unit has ", weights.size(), " parameters, got numbers ", weight,
                 " and ", bias);
-    const auto& slots = *static_cast<const HostCall*>(call)->slots;
-    const bool has_bias = bias != LB_NO_PARAM;
     *out = give(linear(tensor_of(x), weights[weight],
-                       has_bias ? std::optional(weights[bias]) : std::nullopt,
-                       slots.empty() ? nullptr : slots[weight],
-                       slots.empty() || !has_bias ? nullptr : slots[bias]));
+                       has_bias ? std::optional(weights[bias]) : std::nullopt, host.slot(weight),
+                       host.slot(bias)));
   });
 }
 
@@ -60,12 +63,21 @@ lb_status* ops_attend(const lb_unit_call* /*call*/,
 
 const lb_ops kOps = {sizeof(lb_ops), 0, ops_linear, ops_attend};
 
-std::vector<uint32_t> versions(at::TensorList tensors) {
-  std::vector<uint32_t> result;
-  for (const auto& tensor : tensors) {
+// Enough for the inputs and parameters of a transformer block without an allocation.
+using Handles = c10::SmallVector<lb_tensor*, 32>;
+using Versions = c10::SmallVector<uint32_t, 8>;
+
+Versions versions(at::ArrayRef<lb_tensor*> tensors) {
+  Versions result;
+  for (auto* handle : tensors) {
+    const auto& tensor = tensor_of(handle);
     result.push_back(tensor.is_inference() ? 0 : tensor._version());
   }
   return result;
+}
+
+std::string title_of(const UnitPlace& place) {
+  return place.name->empty() ? "the root unit" : "unit '" + *place.name + "'";
 }
 
 // The state of the CPU's default generator, for bodies with dropout.
@@ -91,9 +103,11 @@ class GeneratorState {
   at::Tensor before_;
 };
 
-struct WorkHolder : torch::CustomClassHolder {
-  explicit WorkHolder(std::shared_ptr<const UnitWork> taken) : work(std::move(taken)) {}
-  std::shared_ptr<const UnitWork> work;
+// What backward needs to run a body again.
+struct Repetition : torch::CustomClassHolder {
+  Repetition(const lb_body& table, const UnitPlace& where) : body(table), place(where) {}
+  Body body;
+  UnitPlace place;
 };
 
 // Full recompute. Parameters are inputs of the node, so that gradients with respect to weights
@@ -101,23 +115,22 @@ struct WorkHolder : torch::CustomClassHolder {
 struct RecomputedUnit : torch::autograd::Function<RecomputedUnit> {
   static variable_list forward(AutogradContext* context,
                                at::TensorList all,
-                               c10::intrusive_ptr<WorkHolder> holder,
-                               int64_t n_in) {
-    context->saved_data["work"] = c10::IValue::make_capsule(holder);
+                               c10::intrusive_ptr<Repetition> repetition,
+                               int64_t n_in,
+                               int64_t n_out) {
+    context->saved_data["repetition"] = c10::IValue::make_capsule(repetition);
     context->saved_data["n_in"] = n_in;
+    context->saved_data["n_out"] = n_out;
     context->saved_data["generator"] = GeneratorState::read();
     context->set_materialize_grads(false);
-    const auto [in, params] = split(all, n_in);
-    const auto& work = *holder->work;
-    auto out = work.body->run(in, params, work.is_hidden, {}, work.n_out, false);
+    auto out = run(*repetition, all, n_in, n_out, false);
     context->save_for_backward(all.vec());
     return out;
   }
 
   static variable_list backward(AutogradContext* context, variable_list grad_out) {
-    const auto holder =
-        c10::static_intrusive_pointer_cast<WorkHolder>(context->saved_data["work"].toCapsule());
-    const auto& work = *holder->work;
+    const auto repetition = c10::static_intrusive_pointer_cast<Repetition>(
+        context->saved_data["repetition"].toCapsule());
     const auto saved = context->get_saved_variables();
     variable_list inputs;
     variable_list wanted;
@@ -131,12 +144,12 @@ struct RecomputedUnit : torch::autograd::Function<RecomputedUnit> {
       }
       inputs.push_back(std::move(input));
     }
-    const auto [in, params] = split(inputs, context->saved_data["n_in"].toInt());
     variable_list out;
     {
       const at::AutoGradMode with_history(true);
       const GeneratorState as_before(context->saved_data["generator"].toTensor());
-      out = work.body->run(in, params, work.is_hidden, {}, work.n_out, true);
+      out = run(*repetition, inputs, context->saved_data["n_in"].toInt(),
+                context->saved_data["n_out"].toInt(), true);
     }
     variable_list outputs;
     variable_list seeds;
@@ -146,7 +159,7 @@ struct RecomputedUnit : torch::autograd::Function<RecomputedUnit> {
         seeds.push_back(grad_out[i]);
       }
     }
-    variable_list result(saved.size() + 2);
+    variable_list result(saved.size() + 3);
     if (!outputs.empty() && !wanted.empty()) {
       auto grads = torch::autograd::grad(outputs, wanted, seeds, std::nullopt, false, true);
       for (size_t i = 0; i < places.size(); ++i) {
@@ -157,72 +170,93 @@ struct RecomputedUnit : torch::autograd::Function<RecomputedUnit> {
   }
 
  private:
-  static std::pair<variable_list, variable_list> split(at::TensorList all, int64_t n_in) {
-    const auto middle = all.begin() + n_in;
-    return {variable_list(all.begin(), middle), variable_list(middle, all.end())};
+  static variable_list run(const Repetition& repetition,
+                           at::TensorList all,
+                           int64_t n_in,
+                           int64_t n_out,
+                           bool is_again) {
+    const auto in = lend_all(all.slice(0, static_cast<size_t>(n_in)));
+    Handles out(static_cast<size_t>(n_out), nullptr);
+    // Gradients go through autograd: those that backward computes are of copies.
+    const UnitPlace place = {repetition.place.name, repetition.place.is_hidden, nullptr};
+    repetition.body.run(place, in, all.slice(static_cast<size_t>(n_in)), out, is_again);
+    variable_list results;
+    for (auto* handle : out) {
+      results.push_back(take(handle));
+    }
+    return results;
   }
 };
 
 }  // namespace
 
-std::vector<at::Tensor> Body::run(at::TensorList in,
-                                  const std::vector<at::Tensor>& params,
-                                  const std::vector<bool>& is_hidden,
-                                  const std::vector<GradSlot*>& slots,
-                                  uint32_t n_out,
-                                  bool is_again) const {
-  auto shown = lend_all(params);
-  for (size_t i = 0; i < shown.size(); ++i) {
-    if (is_hidden[i]) {
-      shown[i] = nullptr;
-    }
+void Body::run(const UnitPlace& place,
+               at::ArrayRef<lb_tensor*> in,
+               at::TensorList params,
+               std::span<lb_tensor*> out,
+               bool is_again) const {
+  Handles shown;
+  for (size_t i = 0; i < params.size(); ++i) {
+    shown.push_back((*place.is_hidden)[i] || !params[i].defined() ? nullptr : lend(params[i]));
   }
-  const auto inputs = lend_all(in);
   const auto before = versions(in);
-  std::vector<lb_tensor*> results(n_out, nullptr);
+  std::fill(out.begin(), out.end(), nullptr);
   HostCall call;
   static_cast<lb_unit_call&>(call) = {sizeof(lb_unit_call),
                                       is_again ? 1 : 0,
                                       shown.data(),
                                       static_cast<uint32_t>(shown.size()),
-                                      static_cast<uint32_t>(inputs.size()),
-                                      inputs.data(),
-                                      results.data(),
-                                      n_out,
+                                      static_cast<uint32_t>(in.size()),
+                                      in.data(),
+                                      out.data(),
+                                      static_cast<uint32_t>(out.size()),
                                       0,
                                       nullptr,
                                       &kOps};
-  call.weights = &params;
-  call.slots = &slots;
-  const auto where = [this] { return unit_.empty() ? "the root unit" : "unit '" + unit_ + "'"; };
+  call.weights = params;
+  call.gradients = place.slots;
+  const auto fail = [&](const Error& error) {
+    std::for_each(out.begin(), out.end(), discard);
+    throw error;
+  };
   if (auto* status = table_.run(table_.self, &call)) {
-    check(status, "while running " + where());
-  }
-  std::vector<at::Tensor> out;
-  for (auto* result : results) {
-    if (result == nullptr) {
-      throw Error(Fault::kPlugin, cat("the body of ", where(), " left an output empty"));
+    try {
+      check(status, "while running " + title_of(place));
+    } catch (const Error& error) {
+      fail(error);
     }
-    out.push_back(take(result));
+  }
+  if (std::find(out.begin(), out.end(), nullptr) != out.end()) {
+    fail(Error(Fault::kPlugin, cat("the body of ", title_of(place), " left an output empty")));
   }
   if (versions(in) != before) {
-    throw Error(Fault::kPlugin, cat("the body of ", where(), " changed an input in place"),
-                "a body runs again in backward: it must compute new tensors");
+    fail(Error(Fault::kPlugin, cat("the body of ", title_of(place), " changed an input in place"),
+               "a body runs again in backward: it must compute new tensors"));
   }
-  return out;
 }
 
-std::vector<at::Tensor> run_unit(const std::shared_ptr<const UnitWork>& work,
-                                 Recompute policy,
-                                 const std::vector<at::Tensor>& in,
-                                 const std::vector<at::Tensor>& params) {
+void run_unit(const UnitPlace& place,
+              const lb_body& body,
+              Recompute policy,
+              at::ArrayRef<lb_tensor*> in,
+              at::TensorList params,
+              std::span<lb_tensor*> out) {
   if (policy == Recompute::kKeep || !at::GradMode::is_enabled()) {
-    return work->body->run(in, params, work->is_hidden, work->slots, work->n_out, false);
+    Body(body).run(place, in, params, out, false);
+    return;
   }
-  variable_list all(in);
+  auto repetition = c10::make_intrusive<Repetition>(body, place);
+  variable_list all;
+  for (auto* handle : in) {
+    all.push_back(tensor_of(handle));
+  }
   all.insert(all.end(), params.begin(), params.end());
-  return RecomputedUnit::apply(at::TensorList(all), c10::make_intrusive<WorkHolder>(work),
-                               static_cast<int64_t>(in.size()));
+  auto results =
+      RecomputedUnit::apply(at::TensorList(all), std::move(repetition),
+                            static_cast<int64_t>(in.size()), static_cast<int64_t>(out.size()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = give(std::move(results[i]));
+  }
 }
 
 }  // namespace limbeck

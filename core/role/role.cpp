@@ -130,6 +130,29 @@ void Role::allocate() {
     average_ = master_.to(master_type).clone();
     averaged_ = views(average_);
   }
+  find_compute_types();
+}
+
+void Role::find_compute_types() {
+  for (size_t u = 0; u < layout_.units.size(); ++u) {
+    auto& types = compute_types_.emplace_back();
+    auto& hidden = hidden_.emplace_back();
+    bool is_stored_so = true;
+    for (size_t p = 0; p < live_[u].size(); ++p) {
+      const auto& param = layout_.params[layout_.units[u].params[p]];
+      hidden.push_back((param.flags & LB_PARAM_VIA_LINEAR) != 0);
+      const auto stored = live_[u][p].scalar_type();
+      const bool stays =
+          !at::isFloatingType(stored) ||
+          (((param.flags & LB_PARAM_KEEP_F32) != 0 || param.store == Store::kBuffer) &&
+           compute_type_ != at::kDouble);
+      types.push_back(stays ? stored : compute_type_);
+      is_stored_so = is_stored_so && types.back() == stored;
+    }
+    if (is_stored_so) {
+      types.clear();
+    }
+  }
 }
 
 at::Tensor Role::view_of(const ParamLayout& param, const at::Tensor& trained) const {

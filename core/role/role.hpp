@@ -69,6 +69,13 @@ class Role {
   // One tensor per parameter of a unit, in declaration order, in storage dtype.
   const std::vector<at::Tensor>& params(lb_unit unit, Weights weights) const;
 
+  // By parameter of a unit: whether its body reaches it through linear() only.
+  const std::vector<bool>& hidden(lb_unit unit) const { return hidden_[unit]; }
+  // By parameter of a unit: the dtype that its body sees. Empty if that is params()' for all.
+  const std::vector<at::ScalarType>& compute_types(lb_unit unit) const {
+    return compute_types_[unit];
+  }
+
   // The flat master weights of a trained or shadow role, and of a trained one the gradient and the
   // moving average, all of layout().trained_size elements; the average is undefined without EMA.
   at::Tensor& master() { return master_; }
@@ -93,6 +100,7 @@ class Role {
   at::Tensor view_of(const ParamLayout& param, const at::Tensor& trained) const;
   UnitParams views(const at::Tensor& trained) const;
   void make_leaves();
+  void find_compute_types();
   GradSlot* make_slot(const ParamLayout& param, const at::Tensor& grad);
 
   RoleSpec spec_;
@@ -103,6 +111,9 @@ class Role {
   lb_batch facts_;
   at::ScalarType storage_type_;
   at::ScalarType compute_type_;
+
+  std::vector<std::vector<bool>> hidden_;
+  std::vector<std::vector<at::ScalarType>> compute_types_;
 
   at::Tensor master_;
   at::Tensor grad_;

@@ -173,5 +173,5 @@ class Batch {
   bool owns_;
 };
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

@@ -153,5 +153,5 @@ const lb_component* callback(const char* name, const char* doc) {
   }
 }
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

@@ -170,5 +170,5 @@ const lb_component* component(const char* kind,
 }
 
 }  // namespace detail
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

@@ -218,5 +218,5 @@ inline bool is_wanted(const lb_source& source, const std::string& name) {
   return false;
 }
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

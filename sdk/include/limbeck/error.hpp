@@ -171,5 +171,5 @@ inline void poll_stop() {
   }
 }
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

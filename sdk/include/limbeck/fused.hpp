@@ -53,5 +53,5 @@ inline Tensor rms_norm_rope(
   return op({x, weight, table, heads, eps});
 }
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

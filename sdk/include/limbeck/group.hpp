@@ -50,5 +50,5 @@ class Group {
   lb_group group_;
 };
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

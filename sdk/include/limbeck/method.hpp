@@ -106,5 +106,5 @@ const lb_component* method(const char* name, const char* doc) {
   return detail::component<T>("limbeck.method/1", name, doc, &vtable);
 }
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

@@ -48,5 +48,5 @@ inline std::vector<Tensor> wrap(std::vector<at::Tensor> tensors) {
 }
 
 }  // namespace native
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

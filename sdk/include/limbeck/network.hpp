@@ -241,5 +241,5 @@ const lb_component* network(const char* name, const char* doc) {
   return detail::component<T>(T::kind, name, doc, &vtable);
 }
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

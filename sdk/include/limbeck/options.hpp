@@ -241,5 +241,5 @@ class OptionValues {
   const lb_config* config_;
 };
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

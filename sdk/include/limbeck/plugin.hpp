@@ -60,7 +60,7 @@ const lb_plugin* plugin(const lb_component* const (&components)[n],
   return made;
 }
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb
 
 #define LB_PLUGIN(...)                                                                    \

@@ -53,5 +53,5 @@ const lb_component* prepare(const char* name, const char* doc) {
   return detail::component<T>("limbeck.prepare/1", name, doc, &vtable);
 }
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

@@ -263,5 +263,5 @@ class Reader {
   const lb_reader* reader_;
 };
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

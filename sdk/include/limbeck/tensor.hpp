@@ -925,5 +925,5 @@ inline std::vector<Tensor> apply(Differentiable function, Tensors inputs, size_t
   return out;
 }
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

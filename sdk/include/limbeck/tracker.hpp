@@ -68,5 +68,5 @@ const lb_component* tracker(const char* name, const char* doc) {
   return detail::component<T>("limbeck.tracker/1", name, doc, &vtable);
 }
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

@@ -52,5 +52,5 @@ T noise_from_x0(const T& x, const T& x0, const S& sigma) {
 }
 
 }  // namespace diffusion
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

@@ -34,5 +34,5 @@ T index_of(const T& u, int64_t n = 1000) {
 }
 
 }  // namespace diffusion
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

@@ -17,5 +17,5 @@ T guide(const T& unconditional, const T& conditional, double scale) {
 }
 
 }  // namespace diffusion
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

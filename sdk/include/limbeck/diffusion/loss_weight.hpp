@@ -25,5 +25,5 @@ T cosmap_weight(const T& sigma) {
 }
 
 }  // namespace diffusion
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

@@ -54,5 +54,5 @@ T renoise_step(const T& x, const T& v, double sigma, double next, const T& noise
 }
 
 }  // namespace diffusion
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

@@ -32,5 +32,5 @@ inline Tensor per_video(const Tensor& values) {
 }
 
 }  // namespace diffusion
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

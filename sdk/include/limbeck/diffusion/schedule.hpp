@@ -91,5 +91,5 @@ inline std::vector<double> warp(std::vector<double> timesteps, double s) {
 }
 
 }  // namespace diffusion
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

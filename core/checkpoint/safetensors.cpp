@@ -20,24 +20,22 @@
 
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
-#include "core/checkpoint/strict_json.hpp"
+#include "core/weights/safetensors_header.hpp"
 
 namespace limbeck {
 namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the Python library too
 constexpr size_t kAlignment = 8;
-constexpr size_t kMaxDims = 64;  // of libtorch's iterators
 const char kMetadata[] = "__metadata__";
 
 struct DtypeName {
   const char* name;
   at::ScalarType dtype;
 };
-// In the order of the format's own list, by which files are sorted: later ones come first.
+// What limbeck reads and writes of the format's types, in the order of the format's own list, by
+// which files are sorted: later ones come first.
 constexpr std::array kDtypes = {
     DtypeName{"BOOL", at::kBool},
     DtypeName{"U8", at::kByte},
@@ -45,12 +43,15 @@ constexpr std::array kDtypes = {
     DtypeName{"F8_E5M2", at::kFloat8_e5m2},
     DtypeName{"F8_E4M3", at::kFloat8_e4m3fn},
     DtypeName{"I16", at::kShort},
+    DtypeName{"U16", at::kUInt16},
     DtypeName{"F16", at::kHalf},
     DtypeName{"BF16", at::kBFloat16},
     DtypeName{"I32", at::kInt},
+    DtypeName{"U32", at::kUInt32},
     DtypeName{"F32", at::kFloat},
     DtypeName{"F64", at::kDouble},
     DtypeName{"I64", at::kLong},
+    DtypeName{"U64", at::kUInt64},
 };
 
 std::string dtype_list() {
@@ -59,6 +60,12 @@ std::string dtype_list() {
     names.emplace_back(entry.name);
   }
   return join(names);
+}
+
+at::ScalarType dtype_of(std::string_view name) {
+  const auto found = std::find_if(kDtypes.begin(), kDtypes.end(),
+                                  [&](const auto& entry) { return entry.name == name; });
+  return found == kDtypes.end() ? at::ScalarType::Undefined : found->dtype;
 }
 
 // Place in kDtypes; its size if there is none.
@@ -80,150 +87,6 @@ size_t dtype_rank(at::ScalarType dtype) {
 }
 
 const char* const kDamaged = "the file is damaged or was not written completely; get it again";
-
-// ---- reading a header
-
-class HeaderParser {
- public:
-  HeaderParser(const std::filesystem::path& path, uint64_t data_size)
-      : path_(path), data_size_(data_size) {}
-
-  void parse(std::string_view text,
-             std::map<std::string, std::string>& metadata,
-             std::map<std::string, TensorInfo>& tensors) {
-    if (text.empty() || text.front() != '{') {
-      refuse(path_, "is not a safetensors file: its header does not begin with '{'", kDamaged);
-    }
-    const json header = parse_strict(text, path_, "its header");
-    for (const auto& [name, value] : header.items()) {
-      if (name == kMetadata) {
-        read_metadata(value, metadata);
-      } else {
-        tensors.emplace(name, read_tensor(name, value));
-      }
-    }
-    check_cover(tensors);
-  }
-
- private:
-  void read_metadata(const json& value, std::map<std::string, std::string>& metadata) {
-    if (!value.is_object()) {
-      refuse(path_, cat("__metadata__ is ", value.type_name(), ", expected an object"));
-    }
-    for (const auto& [key, text] : value.items()) {
-      if (!text.is_string()) {
-        refuse(path_, cat("__metadata__ '", key, "' is ", text.type_name(), ", expected a string"));
-      }
-      metadata.emplace(key, text.get<std::string>());
-    }
-  }
-
-  [[noreturn]] void refuse_tensor(const std::string& name, const std::string& what) {
-    refuse(path_, cat("tensor '", name, "': ", what), kDamaged);
-  }
-
-  uint64_t read_count(const std::string& name, const json& value, const char* what) {
-    if (!value.is_number_unsigned()) {
-      refuse_tensor(name,
-                    cat(what, " holds ", value.dump(), ", expected an integer of at least 0"));
-    }
-    return value.get<uint64_t>();
-  }
-
-  TensorInfo read_tensor(const std::string& name, const json& value) {
-    if (!value.is_object()) {
-      refuse_tensor(name, cat("its entry is ", value.type_name(), ", expected an object"));
-    }
-    for (const auto& [key, unused] : value.items()) {
-      if (key != "dtype" && key != "shape" && key != "data_offsets") {
-        refuse_tensor(name, cat("its entry has the unknown key '", key, "'"));
-      }
-    }
-    for (const char* key : {"dtype", "shape", "data_offsets"}) {
-      if (!value.contains(key)) {
-        refuse_tensor(name, cat("its entry has no '", key, "'"));
-      }
-    }
-    TensorInfo info;
-    const auto& dtype = value["dtype"];
-    const auto found = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const auto& entry) {
-      return dtype.is_string() && dtype.get_ref<const std::string&>() == entry.name;
-    });
-    if (found == kDtypes.end()) {
-      refuse(path_, cat("tensor '", name, "': dtype ", dtype.dump(), " is not supported"),
-             "supported are " + dtype_list());
-    }
-    info.dtype = found->dtype;
-
-    const auto& shape = value["shape"];
-    if (!shape.is_array() || shape.size() > kMaxDims) {
-      refuse_tensor(name, cat("its shape must be a list of at most ", kMaxDims, " integers"));
-    }
-    // Zero sizes last: the product of the others must not overflow either.
-    const uint64_t limit = uint64_t{1} << 62;
-    uint64_t bytes = c10::elementSize(info.dtype);
-    bool is_empty = false;
-    for (const auto& item : shape) {
-      const uint64_t size = read_count(name, item, "its shape");
-      if (size > 0 && bytes > limit / size) {
-        refuse_tensor(name, cat("its shape ", shape.dump(), " is too large"));
-      }
-      is_empty = is_empty || size == 0;
-      bytes *= std::max<uint64_t>(size, 1);
-      info.sizes.push_back(static_cast<int64_t>(size));
-    }
-    bytes = is_empty ? 0 : bytes;
-
-    const auto& offsets = value["data_offsets"];
-    if (!offsets.is_array() || offsets.size() != 2) {
-      refuse_tensor(name, "data_offsets must be a list of two integers");
-    }
-    info.begin = read_count(name, offsets[0], "data_offsets");
-    info.end = read_count(name, offsets[1], "data_offsets");
-    if (info.begin > info.end) {
-      refuse_tensor(name, cat("data_offsets ", offsets.dump(), " end before they begin"));
-    }
-    if (info.end > data_size_) {
-      refuse_tensor(name, cat("its data end at byte ", info.end, ", but the file has ", data_size_,
-                              " bytes of data"));
-    }
-    if (info.bytes() != bytes) {
-      refuse_tensor(name, cat("dtype ", found->name, " and shape ", shape.dump(), " need ", bytes,
-                              " bytes, but data_offsets ", offsets.dump(), " give ", info.bytes()));
-    }
-    return info;
-  }
-
-  // Every byte of the data part belongs to exactly one tensor.
-  void check_cover(const std::map<std::string, TensorInfo>& tensors) {
-    std::vector<std::pair<const std::string*, const TensorInfo*>> sorted;
-    for (const auto& [name, info] : tensors) {
-      sorted.emplace_back(&name, &info);
-    }
-    std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.second->begin, a.second->end) < std::tie(b.second->begin, b.second->end);
-    });
-    uint64_t covered = 0;
-    for (const auto& [name, info] : sorted) {
-      if (info->begin < covered) {
-        refuse_tensor(*name, cat("its data begin at byte ", info->begin,
-                                 " and overlap those of another tensor, which end at ", covered));
-      }
-      if (info->begin > covered) {
-        refuse_tensor(*name, cat("its data begin at byte ", info->begin, ", which leaves a gap ",
-                                 "after byte ", covered));
-      }
-      covered = info->end;
-    }
-    if (covered != data_size_) {
-      refuse(path_, cat("has ", data_size_, " bytes of data, but its tensors need ", covered),
-             kDamaged);
-    }
-  }
-
-  const std::filesystem::path& path_;
-  uint64_t data_size_;
-};
 
 // ---- writing
 
@@ -328,8 +191,9 @@ std::string header_text(const std::filesystem::path& path,
     refuse(path, cat("a name or metadata entry is not valid UTF-8: ", error.what()));
   }
   text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
-  if (text.size() > kMaxHeader) {
-    refuse(path, cat("the header needs ", text.size(), " bytes; the format allows ", kMaxHeader));
+  if (text.size() > kSafetensorsMaxHeader) {
+    refuse(path, cat("the header needs ", text.size(), " bytes; the format allows ",
+                     kSafetensorsMaxHeader));
   }
   return text;
 }
@@ -352,7 +216,7 @@ class SafetensorsFile::Mapping {
       refuse(path, "is not a regular file");
     }
     size_ = static_cast<size_t>(status.st_size);
-    if (size_ < kLengthBytes) {
+    if (size_ < kSafetensorsLengthBytes) {
       ::close(descriptor);
       refuse(path, cat("is not a safetensors file: it has only ", size_, " bytes"), kDamaged);
     }
@@ -380,24 +244,14 @@ class SafetensorsFile::Mapping {
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : path_(path), mapping_(std::make_shared<const Mapping>(path)) {
-  uint64_t length = 0;
-  for (uint64_t i = 0; i < kLengthBytes; ++i) {
-    length |= std::to_integer<uint64_t>(*mapping_->at(i)) << (8 * i);
+  const std::string_view whole(reinterpret_cast<const char*>(mapping_->at(0)), mapping_->size());
+  auto header = parse_safetensors_header(whole, whole.size(), path);
+  data_offset_ = header.data_offset;
+  metadata_ = std::move(header.metadata);
+  for (auto& [name, entry] : header.tensors) {
+    tensors_.emplace(name, TensorInfo{dtype_of(entry.type->name), entry.type->name,
+                                      std::move(entry.sizes), entry.begin, entry.end});
   }
-  if (length > kMaxHeader) {
-    refuse(path,
-           cat("is not a safetensors file: its header would have ", length,
-               " bytes; the format allows ", kMaxHeader),
-           kDamaged);
-  }
-  if (length > mapping_->size() - kLengthBytes) {
-    refuse(path,
-           cat("is cut short: its header has ", length, " bytes, the file ", mapping_->size()),
-           kDamaged);
-  }
-  data_offset_ = kLengthBytes + length;
-  const std::string_view header(reinterpret_cast<const char*>(mapping_->at(kLengthBytes)), length);
-  HeaderParser(path_, mapping_->size() - data_offset_).parse(header, metadata_, tensors_);
 }
 
 const TensorInfo& SafetensorsFile::info(const std::string& name) const {
@@ -420,6 +274,10 @@ const std::byte* SafetensorsFile::data(const std::string& name) const {
 
 at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   const auto& entry = info(name);
+  if (entry.dtype == at::ScalarType::Undefined) {
+    refuse(path_, cat("tensor '", name, "': limbeck cannot read dtype ", entry.type),
+           "it reads " + dtype_list() + "; convert the file");
+  }
   const auto options = at::TensorOptions().dtype(entry.dtype);
   if (entry.bytes() == 0) {
     return at::empty(entry.sizes, options);
@@ -457,7 +315,7 @@ void write_safetensors(const std::filesystem::path& path,
     return rank_a != rank_b ? rank_a > rank_b : a.first < b.first;
   });
   const std::string header = header_text(path, sorted, metadata);
-  std::array<unsigned char, kLengthBytes> length{};
+  std::array<unsigned char, kSafetensorsLengthBytes> length{};
   for (size_t i = 0; i < length.size(); ++i) {
     length[i] = static_cast<unsigned char>(header.size() >> (8 * i));
   }

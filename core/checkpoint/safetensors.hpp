@@ -18,7 +18,8 @@ namespace limbeck {
 
 // What a header says of one tensor.
 struct TensorInfo {
-  at::ScalarType dtype = at::kFloat;
+  at::ScalarType dtype = at::kFloat;  // Undefined: a type of the format that limbeck does not read
+  std::string type;                   // the format's name: "BF16"
   std::vector<int64_t> sizes;
   uint64_t begin = 0;  // bytes, within the data part of the file
   uint64_t end = 0;
@@ -42,8 +43,9 @@ class SafetensorsFile {
   const TensorInfo& info(const std::string& name) const;
   // The bytes of the tensor, as long as this object or a copy of it lives.
   const std::byte* data(const std::string& name) const;
-  // A CPU tensor that shares the mapping and keeps it alive; a copy where the file aligns the
-  // tensor badly. Writing to it changes neither the file nor other processes.
+  // Throws Error(kData) for a type that limbeck does not read. A CPU tensor that shares the mapping
+  // and keeps it alive; a copy where the file aligns the tensor badly. Writing to it changes
+  // neither the file nor other processes.
   at::Tensor tensor(const std::string& name) const;
 
  private:

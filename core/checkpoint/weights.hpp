@@ -18,14 +18,8 @@ namespace limbeck {
 // Named tensors spread over one or more files, all opened and checked. [any]
 class WeightSource {
  public:
-  // `path`: a safetensors file, its index, or a folder. Of a folder, taken in this order:
-  //   diffusion_pytorch_model.safetensors.index.json, model.safetensors.index.json, the only other
-  //   *.safetensors.index.json; diffusion_pytorch_model.safetensors; model.safetensors;
-  //   all *.safetensors.
-  // A pipeline folder (one with model_index.json), and any other folder without weights of its own,
-  // stands for its folder `part`. Throws Error(kData) for shards that are missing, tensors
-  // that the index and the shards do not agree on, tensors that two files have, and everything
-  // SafetensorsFile refuses.
+  // `path`, `part`: see find_weight_files(). Throws what that and place_tensors() throw, and
+  // everything that SafetensorsFile refuses.
   explicit WeightSource(const std::filesystem::path& path, const std::string& part = "transformer");
 
   // Where the files are: the place of config.json.
@@ -38,9 +32,6 @@ class WeightSource {
   at::Tensor tensor(const std::string& name) const;
 
  private:
-  void open_folder(const std::filesystem::path& folder);
-  void open_index(const std::filesystem::path& index);
-  void open_file(const std::filesystem::path& file);
   const SafetensorsFile& file_of(const std::string& name) const;
 
   std::filesystem::path folder_;

@@ -79,6 +79,8 @@ void settle_training(Draft& draft);
 void check_rules(Draft& draft);
 // Numbers for plugins.
 void collect_facts(Draft& draft);
+// Keys whose values nobody writes down.
+void collect_secrets(Draft& draft);
 // The manifest with every default filled in, as a tree. A value's place is where it was written;
 // empty: it is a default.
 Node resolve(const Draft& draft);

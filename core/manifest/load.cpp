@@ -77,6 +77,7 @@ Manifest load_manifest(const fs::path& path, const ManifestOptions& options, Reg
   draft.diagnostics.throw_if_errors();
 
   collect_facts(draft);
+  collect_secrets(draft);
   const Node resolved = resolve(draft);
   draft.manifest.resolved = to_toml(resolved);
   draft.manifest.explained = to_explained_toml(resolved);

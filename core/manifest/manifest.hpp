@@ -142,8 +142,9 @@ struct LIMBECK_API Manifest {
   // Every number and truth value of [pipeline], [training.data] and [training.loop]:
   // "pipeline.flow_shift", "data.train_batch_size", "loop.max_train_steps".
   std::map<std::string, double> facts;
-  std::string resolved;   // TOML with every default filled in
-  std::string explained;  // the same, with where each value is from in a comment
+  std::vector<std::string> secret_keys;  // options whose values are written nowhere: "method.token"
+  std::string resolved;                  // TOML with every default filled in
+  std::string explained;                 // the same, with where each value is from in a comment
 
   const RoleSpec* role(const std::string& name) const;  // nullptr: no such role
 };
@@ -151,6 +152,7 @@ struct LIMBECK_API Manifest {
 struct ManifestOptions {
   std::vector<std::string> set;      // "key=value", applied over the file
   std::filesystem::path output_dir;  // --override-output-dir; empty: none
+  bool is_strict = false;            // plugins that other users could replace are refused
   // False: files and folders that the manifest names need not be there, and of networks whose
   // folder is missing not every option is known.
   bool needs_files = true;

@@ -242,7 +242,46 @@ Node callbacks_node(const Draft& draft) {
   return node;
 }
 
+void add_secrets(const std::string& table,
+                 const std::vector<lb_option>& options,
+                 std::vector<std::string>& keys) {
+  for (const auto& option : options) {
+    const std::string key = join_key(table, option.name);
+    if ((option.flags & LB_OPT_SECRET) != 0) {
+      keys.push_back(key);
+    } else if (option.type == LB_TABLE && (option.flags & LB_OPT_OPEN) == 0) {
+      add_secrets(key, read_options(option.fields), keys);
+    }
+  }
+}
+
 }  // namespace
+
+void collect_secrets(Draft& draft) {
+  Manifest& manifest = draft.manifest;
+  std::vector<const ComponentSpec*> specs = {&manifest.method};
+  for (const auto& role : manifest.roles) {
+    specs.push_back(&role.model);
+  }
+  for (const auto& spec : manifest.prepare) {
+    specs.push_back(&spec);
+  }
+  for (const auto& loss : manifest.losses) {
+    specs.push_back(&loss.component);
+  }
+  for (const auto& callback : manifest.callbacks) {
+    specs.push_back(&callback.component);
+  }
+  for (const auto& tracker : manifest.trackers) {
+    specs.push_back(&tracker);
+  }
+  if (manifest.data) {
+    specs.push_back(&manifest.data->dataset);
+  }
+  for (const auto* spec : specs) {
+    add_secrets(spec->config->key, options_of(*spec->component), manifest.secret_keys);
+  }
+}
 
 void collect_facts(Draft& draft) {
   Manifest& manifest = draft.manifest;

@@ -195,7 +195,8 @@ std::vector<lb_option> all_optional(std::vector<lb_option> options) {
 
 std::vector<lb_option> top_options() {
   static constexpr lb_option kOptions[] = {
-      key("plugins", LB_TABLE, nullptr, "The plugins: names and { path, sha256 } tables."),
+      required(list_of(
+          text("plugins", nullptr, "Names of plugins, paths, or { path = ..., sha256 = ... }."))),
       table("run", "Name, place and machine of the run."),
       table("models", "One table per role."),
       table("method", "What is trained and how."),
@@ -213,7 +214,8 @@ std::vector<lb_option> run_options() {
       text("name", nullptr, "Name of the run; else that of the file."),
       text("output_dir", nullptr, "Where results go, relative to the current folder."),
       integer("seed", "0", "[0, inf)", "Root of all randomness."),
-      choice("device", "\"auto\"", kDevices, "What computes."),
+      choice("device", "\"auto\"", kDevices,
+             "What computes; cuda is not available in this version."),
       integer("threads", "0", "[0, inf)", "Threads of one process; 0: all processors."),
       integer("log_every_steps", "10", "[1, inf)", "Steps between lines of progress."),
       path("replay", "Recorded random numbers to use instead of new ones."),
@@ -247,7 +249,8 @@ std::vector<lb_option> role_options() {
       choice("dtype", "\"fp32\"", kDtypes, "Of the weights in memory."),
       choice("compute_dtype", nullptr, kDtypes, "Of the computation; else by device and dtype."),
       choice("enable_gradient_checkpointing_type", nullptr, kRecompute,
-             "What is computed again in backward instead of being kept."),
+             "What is computed again in backward instead of being kept; ops and block_skip are not "
+             "available in this version."),
       table("optimizer", "Keys of [training.optimizer] that differ for this role."),
       table("ema", "An average of this role's weights."),
       unavailable("lora"),

@@ -50,7 +50,7 @@ at::ScalarType compute_type_of(const RoleSpec& spec, bool has_native_bf16) {
     return type_of(*spec.compute_dtype);
   }
   const auto asked = type_of(spec.dtype);
-  return asked == at::kBFloat16 && run_device().is_cpu() && !has_native_bf16 ? at::kFloat : asked;
+  return asked == at::kBFloat16 && !run_device().is_cuda() && !has_native_bf16 ? at::kFloat : asked;
 }
 
 Role::Role(const RoleSpec& spec, const Mesh& mesh)

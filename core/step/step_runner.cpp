@@ -8,10 +8,12 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "core/base/profile.hpp"
 #include "core/base/text.hpp"
 #include "core/tensor/guard.hpp"
 #include "core/tensor/handle.hpp"
 #include "core/tensor/random.hpp"
+#include "core/tensor/tensor_api.hpp"
 
 namespace limbeck {
 
@@ -40,6 +42,20 @@ void seed_default_generator(int64_t step, uint32_t round, uint32_t micro) {
   auto generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   generator.set_current_seed(fold_key(key));
+}
+
+// The batch where networks compute.
+std::shared_ptr<lb_batch> on_device(std::shared_ptr<lb_batch> batch) {
+  if (run_device().is_cpu()) {
+    return batch;
+  }
+  auto moved = std::make_shared<lb_batch>(*batch);
+  for (auto& [name, entry] : moved->entries) {
+    if (auto* tensor = std::get_if<at::Tensor>(&entry)) {
+      *tensor = tensor->to(run_device());
+    }
+  }
+  return moved;
 }
 
 std::string list_rows(const std::vector<at::Tensor>& rows) {
@@ -102,7 +118,27 @@ void StepRunner::run(int64_t step, const std::function<void(uint32_t round)>& af
   kept_.clear();
 }
 
+void StepRunner::rehearse(int64_t step) {
+  const auto rounds = plan_step(parts_.method, parts_.models.roles(), parts_.accumulation, step);
+  for (uint32_t index = 0; index < rounds.size(); ++index) {
+    MicroStep micro;
+    micro.runner = this;
+    micro.step = step;
+    micro.round_index = index;
+    micro.round = &rounds[index];
+    run_micro_steps(micro);
+  }
+  kept_.clear();
+}
+
 void StepRunner::run_round(MicroStep& micro) {
+  const profile::Scope scope("round", "round");
+  run_micro_steps(micro);
+  update_roles(micro);
+  average_shadows(*micro.round);
+}
+
+void StepRunner::run_micro_steps(MicroStep& micro) {
   if (!micro.round->repeats_data()) {
     kept_.clear();
   }
@@ -115,11 +151,10 @@ void StepRunner::run_round(MicroStep& micro) {
       throw Error(Fault::kInternal, error.what_without_backtrace()).with("at " + micro.place());
     }
   }
-  update_roles(micro);
-  average_shadows(*micro.round);
 }
 
 void StepRunner::run_micro_step(MicroStep& micro) {
+  const profile::Scope scope("micro-step", "micro-step");
   seed_default_generator(micro.step, micro.round_index, micro.micro);
   micro.batches = 0;
   current_ = &micro;
@@ -137,7 +172,10 @@ void StepRunner::run_micro_step(MicroStep& micro) {
   const auto step = make_step(micro);
   const auto& method = parts_.method;
   lb_tensor* loss = nullptr;
-  check(method.vtable().loss(method.self(), &step, &loss), method.title());
+  {
+    const profile::Scope method_scope("method", method.spec().component->table->name);
+    check(method.vtable().loss(method.self(), &step, &loss), method.title());
+  }
   if (loss != nullptr) {
     differentiate(micro, 0, take(loss));
   }
@@ -153,7 +191,7 @@ std::shared_ptr<lb_batch> StepRunner::raw_batch(const MicroStep& micro) {
                   cat("method '", parts_.method.spec().component->name(), "' needs training data"),
                   "add a [training.data] table to the manifest");
     }
-    kept_.push_back(parts_.loader->next());
+    kept_.push_back(on_device(parts_.loader->next()));
   }
   return std::make_shared<lb_batch>(*kept_.at(micro.micro));
 }
@@ -162,6 +200,7 @@ void StepRunner::prepare(MicroStep& micro, lb_batch& batch) {
   const at::NoGradGuard no_grad;
   const auto* before = std::exchange(micro.batch, &batch);
   for (const auto& hook : parts_.hooks.prepare) {
+    const profile::Scope scope("hook", hook->instance.spec().component->table->name);
     const auto step = make_hook_step(micro, hook->models);
     check(hook->instance.vtable().prepare(hook->instance.self(), &step, &batch),
           hook->instance.title());
@@ -253,6 +292,7 @@ void StepRunner::differentiate(MicroStep& micro, uint32_t bits, const at::Tensor
   for (auto* role : named) {
     touched_before.push_back(role->is_touched());
   }
+  const profile::Timed timed(profile::Part::kBackward);
   const double micro_steps = micro.round->micro_steps;
   const auto scaled = micro.round->micro_steps == 1 ? loss : loss / micro_steps;
   torch::autograd::backward({scaled}, {}, std::nullopt, false, leaves);
@@ -281,6 +321,7 @@ lb_status* StepRunner::terms(const lb_step* step,
 at::Tensor StepRunner::sum_terms(const MicroStep& micro, const lb_batch& values) {
   at::Tensor sum;
   for (const auto& hook : parts_.hooks.losses) {
+    const profile::Scope scope("hook", hook->instance.spec().component->table->name);
     auto step = make_hook_step(micro, hook->models);
     lb_tensor* result = nullptr;
     check(hook->instance.vtable().loss(hook->instance.self(), &step, &values, &result),
@@ -298,6 +339,7 @@ at::Tensor StepRunner::sum_terms(const MicroStep& micro, const lb_batch& values)
 
 // Everything is checked before anything moves.
 void StepRunner::update_roles(MicroStep& micro) {
+  const profile::Timed timed(profile::Part::kOptimizer);
   std::vector<RoleOptimizer*> updated;
   std::vector<double> norms;
   for (size_t i = 0; i < parts_.optimizers.size(); ++i) {

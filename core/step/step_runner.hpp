@@ -50,6 +50,10 @@ class StepRunner {
   // [control]
   void run(int64_t step, const std::function<void(uint32_t round)>& after_round);
 
+  // The micro-steps of step `step`, and no update: no value is looked at and no weight moves, so
+  // that tensors need have no contents. For planning. [control]
+  void rehearse(int64_t step);
+
   // Samples this rank has trained on in the last run().
   int64_t samples() const { return samples_; }
 
@@ -65,6 +69,7 @@ class StepRunner {
   lb_step make_step(MicroStep& micro) const;
   lb_step make_hook_step(const MicroStep& micro, const Models& models) const;
   void run_round(MicroStep& micro);
+  void run_micro_steps(MicroStep& micro);
   void run_micro_step(MicroStep& micro);
   std::shared_ptr<lb_batch> raw_batch(const MicroStep& micro);
   void prepare(MicroStep& micro, lb_batch& batch);

@@ -33,7 +33,7 @@ lb_status* tensor_info(const lb_tensor* tensor, lb_tensor_info* out) noexcept {
     out->requires_grad = value.requires_grad() ? 1 : 0;
     out->sizes = value.sizes().data();
     out->strides = value.strides().data();
-    out->data = value.numel() > 0 ? value.data_ptr() : nullptr;
+    out->data = value.numel() > 0 && !value.is_meta() ? value.data_ptr() : nullptr;
     out->stream = nullptr;
   });
 }

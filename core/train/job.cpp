@@ -7,31 +7,23 @@
 #include "core/base/text.hpp"
 #include "core/plugin/host_table.hpp"
 #include "core/plugin/status.hpp"
+#include "core/train/check.hpp"
+#include "core/train/record.hpp"
 #include "core/train/run.hpp"
 #include "core/train/train_loop.hpp"
 
 namespace limbeck {
 namespace {
 
-// Everything but weights was made and checked; says what the run would be.
-void report_check(const Run& run) {
-  for (const auto& role : run.roles) {
-    log::info("check",
-              cat("role '", role->name(), "': network '", role->spec().model.component->name(),
-                  "', ", role->layout().parameter_count(), " parameters, ",
-                  role->is_trained() ? "trained" : "frozen"));
+void train_recorded(Run& run, const Job& job) {
+  RunRecord record(run, *job.registry, job.arguments);
+  try {
+    train(run, {job.first_profiled_step, job.last_profiled_step});
+  } catch (const Error& error) {
+    record.finish(error);
+    throw;
   }
-  if (run.loader != nullptr) {
-    const auto batch =
-        run.manifest.data->batch_size * run.manifest.loop.gradient_accumulation_steps;
-    const auto length = run.loader->length();
-    log::info("check",
-              cat(run.loader->title(), ": ", length < 0 ? "a stream" : cat(length, " samples"),
-                  ", ", batch, " a step"));
-  }
-  log::info("check",
-            cat(run.manifest.path.string(), " is valid: ", run.manifest.loop.max_train_steps,
-                " steps of method '", run.method.spec().component->name(), "'"));
+  record.finish();
 }
 
 void sample(Run& run, const Job& job) {
@@ -67,14 +59,15 @@ void limbeck_run_job(const limbeck::Job& job) {
   using limbeck::JobKind;
   try {
     limbeck::start_process(*job.manifest, *job.registry);
-    {
+    if (job.kind == JobKind::kCheck) {
+      limbeck::check_run(job);
+    } else {
       limbeck::Run run(*job.manifest);
       switch (job.kind) {
         case JobKind::kTrain:
-          limbeck::train(run);
+          limbeck::train_recorded(run, job);
           break;
         case JobKind::kCheck:
-          limbeck::report_check(run);
           break;
         case JobKind::kSample:
           limbeck::sample(run, job);

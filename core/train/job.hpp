@@ -4,6 +4,7 @@
 // policy), opens this library with RTLD_GLOBAL and calls limbeck_run_job.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -16,13 +17,25 @@ namespace limbeck {
 
 enum class JobKind { kTrain, kCheck, kSample };
 
+// How far a check goes; each stage does those before it too.
+enum class CheckStage {
+  kPlan,  // everything but weights
+  kLoad,  // weights and the first batch
+  kStep,  // one training step; nothing is written
+};
+
 struct Job {
   JobKind kind = JobKind::kTrain;
   const Manifest* manifest = nullptr;
+  std::vector<std::string> arguments;  // the command line, for the record of a training
   Registry* registry = nullptr;
-  std::filesystem::path weights;     // kSample: an export, used for the trained role; may be empty
-  std::vector<std::string> prompts;  // kSample
-  std::filesystem::path output;      // kSample: folder for the pictures
+  std::filesystem::path weights;    // kSample: an export, used for the trained role; may be empty
+  int64_t first_profiled_step = 0;  // kTrain: steps to record; last < first: none
+  int64_t last_profiled_step = -1;
+  CheckStage stage = CheckStage::kPlan;  // kCheck
+  std::string* report = nullptr;         // kCheck: gets what a person wants to know; may be null
+  std::vector<std::string> prompts;      // kSample
+  std::filesystem::path output;          // kSample: folder for the pictures
 };
 
 }  // namespace limbeck

@@ -68,8 +68,14 @@ lb_batch make_facts(const Manifest& manifest) {
   return facts;
 }
 
+const char* const* reads_of(const CallbackSpec& callback) {
+  return callback.component.component->vtable<lb_callback_vtable>().reads;
+}
+
 // The entries that somebody reads; empty when a component does not say.
-std::vector<std::string> wanted_entries(const Method& method, const Hooks& hooks) {
+std::vector<std::string> wanted_entries(const Manifest& manifest,
+                                        const Method& method,
+                                        const Hooks& hooks) {
   std::set<std::string> wanted;
   bool is_known = true;
   const auto add = [&](const char* const* reads) {
@@ -88,6 +94,11 @@ std::vector<std::string> wanted_entries(const Method& method, const Hooks& hooks
   }
   for (const auto& hook : hooks.losses) {
     add(hook->instance.vtable().reads);
+  }
+  for (const auto& callback : manifest.callbacks) {
+    if (const auto* reads = reads_of(callback); reads != nullptr) {
+      add(reads);
+    }
   }
   return is_known ? std::vector<std::string>(wanted.begin(), wanted.end())
                   : std::vector<std::string>();
@@ -116,6 +127,30 @@ std::unique_ptr<Loader> make_loader(const Manifest& manifest,
   }
   return std::make_unique<Loader>(*manifest.data, std::move(wanted), mesh, manifest.run.seed,
                                   manifest.data->batch_size, token_counts(roles));
+}
+
+// Callbacks see rows as the data set gives them.
+void check_callback_entries(const Manifest& manifest, const Loader* loader) {
+  std::set<std::string> present;
+  if (loader != nullptr) {
+    for (const auto& field : loader->fields()) {
+      present.insert(field.name);
+    }
+  }
+  for (const auto& callback : manifest.callbacks) {
+    const char* const* reads = reads_of(callback);
+    for (; reads != nullptr && *reads != nullptr; ++reads) {
+      const std::string name = *reads;
+      if (!name.ends_with('?') && present.count(name) == 0) {
+        throw Error(Fault::kManifest,
+                    cat("callbacks.", callback.name, " reads '", name, "' of the training data, ",
+                        loader == nullptr ? "which this run does not have"
+                                          : cat("and ", loader->title(), " has only: ",
+                                                join({present.begin(), present.end()}))),
+                    "choose another [training.data], or remove the callback");
+      }
+    }
+  }
 }
 
 // Every entry that the method cannot do without comes from the data set or a prepare hook.
@@ -160,16 +195,20 @@ void check_entries(const Method& method, const Hooks& hooks, const Loader* loade
 
 }  // namespace
 
-void start_process(const Manifest& manifest, Registry& registry) {
-  if (manifest.run.threads > 0) {
-    at::set_num_threads(static_cast<int>(manifest.run.threads));
-  }
-  log::info("run", cat("seed ", manifest.run.seed, ", ", at::get_num_threads(), " threads"));
+void provide_services() {
   set_run_device(at::kCPU);
   provide("limbeck.tensor/1", &tensor_api());
   provide("limbeck.dispatch/1", &dispatch_api());
   provide("limbeck.batch/1", &batch_api());
   provide("limbeck.random/1", &random_api());
+}
+
+void start_process(const Manifest& manifest, Registry& registry) {
+  if (manifest.run.threads > 0) {
+    at::set_num_threads(static_cast<int>(manifest.run.threads));
+  }
+  log::info("run", cat("seed ", manifest.run.seed, ", ", at::get_num_threads(), " threads"));
+  provide_services();
   set_draws(manifest, make_mesh(manifest));
   registry.start(host_table());
 }
@@ -182,9 +221,10 @@ Run::Run(const Manifest& of)
       models(resolve_roles(method.vtable().roles, of.method, roles)),
       hooks(make_hooks(of, roles)),
       facts(make_facts(of)),
-      loader(make_loader(of, mesh, wanted_entries(method, hooks), roles)),
+      loader(make_loader(of, mesh, wanted_entries(of, method, hooks), roles)),
       callbacks(of, roles, loader.get(), facts, metrics) {
   check_entries(method, hooks, loader.get());
+  check_callback_entries(of, loader.get());
   // The first plan is made now, so that a method that cannot plan is found before weights are read.
   plan_step(method, models.roles(), of.loop.gradient_accumulation_steps, 1);
 }
@@ -206,6 +246,17 @@ void Run::load() {
       role->master().copy_(find_role(roles, role->spec().shadow_of)->master());
     }
   }
+  make_runner();
+}
+
+void Run::load_shapes() {
+  for (auto& role : roles) {
+    role->allocate();
+  }
+  make_runner();
+}
+
+void Run::make_runner() {
   const auto accumulation = manifest.loop.gradient_accumulation_steps;
   const auto horizons =
       count_updates(method, models.roles(), accumulation, manifest.loop.max_train_steps);

@@ -20,6 +20,8 @@
 
 namespace limbeck {
 
+// Sets the device of the process and offers the services of the ABI. [control]
+void provide_services();
 // Sets threads and device of the process, gives plugins their services, and starts them. Throws
 // Error. Once per process. [control]
 void start_process(const Manifest& manifest, Registry& registry);
@@ -35,6 +37,9 @@ struct Run {
 
   // Allocates and reads the weights of all roles, and makes optimizers and the step runner.
   void load();
+  // The same with weights that are allocated on the run device and not read: for a rehearsal where
+  // tensors have no contents.
+  void load_shapes();
 
   const Manifest& manifest;
   Mesh mesh;
@@ -48,6 +53,9 @@ struct Run {
   CallbackList callbacks;
   std::vector<std::unique_ptr<RoleOptimizer>> optimizers;  // by the method's role index
   std::unique_ptr<StepRunner> runner;                      // after load()
+
+ private:
+  void make_runner();
 };
 
 }  // namespace limbeck

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "footers.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <mutex>
 #include <system_error>
@@ -57,7 +58,12 @@ std::shared_ptr<const Footer> read_footer(const std::string& path, uint64_t file
     footer->metadata = parquet::ParquetFileReader::OpenFile(path)->metadata();
     const auto& metadata = *footer->metadata;
     for (int group = 0; group < metadata.num_row_groups(); ++group) {
-      footer->group_rows.push_back(metadata.RowGroup(group)->num_rows());
+      const auto about = metadata.RowGroup(group);
+      footer->group_rows.push_back(about->num_rows());
+      auto& bytes = footer->leaf_bytes.emplace_back();
+      for (int leaf = 0; leaf < metadata.num_columns(); ++leaf) {
+        bytes.push_back(about->ColumnChunk(leaf)->total_uncompressed_size());
+      }
     }
     std::shared_ptr<arrow::Schema> schema;
     check(parquet::arrow::FromParquetSchema(metadata.schema(),
@@ -149,16 +155,15 @@ std::vector<int> Footer::leaves_of(const std::vector<std::string>& columns) cons
   return numbers;
 }
 
-int64_t Footer::bytes_of(int group, const Columns& columns) const {
+int64_t Footer::bytes_of(size_t group, const Columns& columns) const {
   auto names = columns.texts;
   names.insert(names.end(), columns.optional_texts.begin(), columns.optional_texts.end());
   for (const auto& tensor : columns.tensors) {
     names.push_back(tensor + "_bytes");
   }
-  const auto about = metadata->RowGroup(group);
   int64_t bytes = 0;
   for (const int leaf : leaves_of(names)) {
-    bytes += about->ColumnChunk(leaf)->total_uncompressed_size();
+    bytes += std::max<int64_t>(0, leaf_bytes[group][static_cast<size_t>(leaf)]);
   }
   return bytes;
 }

@@ -32,6 +32,7 @@ struct Footer {
   };
 
   std::vector<int64_t> group_rows;
+  std::vector<std::vector<int64_t>> leaf_bytes;    // of every group and column, not compressed
   std::map<std::string, std::vector<int>> leaves;  // column numbers of a top-level column
   std::map<std::string, Type> types;               // of a top-level column
   std::string compression;                         // of the tensors' values: "zstd"
@@ -41,7 +42,7 @@ struct Footer {
   // The column numbers of all `columns` that the file has.
   std::vector<int> leaves_of(const std::vector<std::string>& columns) const;
   // Bytes of these columns in memory.
-  int64_t bytes_of(int group, const Columns& columns) const;
+  int64_t bytes_of(size_t group, const Columns& columns) const;
 };
 
 // The footer of a file; read once in the process as long as size and time of the file stay. Throws

@@ -125,7 +125,7 @@ SampleFiles::SampleFiles(std::vector<std::string> files, Columns columns, int64_
         mine->groups.push_back({file, index, first_row, rows});
         rows += group_rows;
         mine->ends.push_back(rows);
-        mine->largest_group = std::max(mine->largest_group, footer->bytes_of(index, mine->columns));
+        mine->largest_group = std::max(mine->largest_group, footer->bytes_of(i, mine->columns));
       }
       first_row += group_rows;
     }
@@ -227,8 +227,8 @@ Sample SampleFiles::read(int64_t row) const {
                                    " needs " + std::to_string(count) + " values of " +
                                    std::to_string(width));
     }
-    if (is_float32(dtype) && reinterpret_cast<uintptr_t>(bytes.data()) % alignof(float) == 0) {
-      values.data = reinterpret_cast<const float*>(bytes.data());
+    if (is_float32(dtype)) {
+      values.data = reinterpret_cast<const std::byte*>(bytes.data());
       values.owner = loaded;
     } else {
       std::string refused;
@@ -237,7 +237,7 @@ Sample SampleFiles::read(int64_t row) const {
         fail_at(name + "_bytes",
                 refused + " of type " + std::string(dtype) + " does not fit into a 32-bit float");
       }
-      values.data = floats.get();
+      values.data = reinterpret_cast<const std::byte*>(floats.get());
       values.owner = std::move(floats);
     }
     sample.tensors.push_back(std::move(values));

@@ -5,7 +5,9 @@
 // Arrow stays behind this interface: its headers are slow to compile.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,11 +18,17 @@
 
 namespace parquet_data {
 
-// Values of one tensor in 32 bits. Lent by `owner` or converted.
+// Values of one tensor as 32-bit floats. Lent by `owner` or converted.
 struct Values {
   std::vector<int64_t> sizes;
-  const float* data = nullptr;
+  const std::byte* data = nullptr;  // at any address: to be copied, not read as floats
   std::shared_ptr<const void> owner;
+
+  float value(size_t i) const {
+    float value = 0;
+    std::memcpy(&value, data + i * sizeof(float), sizeof(float));
+    return value;
+  }
 };
 
 // One row, in the order of Columns.

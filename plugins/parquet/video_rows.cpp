@@ -50,15 +50,16 @@ lb::Tensor first_frames(const Values& values, int64_t frames) {
   auto sizes = values.sizes;
   const int64_t all = sizes[kFrames];
   const int64_t channels = sizes[0];
-  int64_t per_frame = 1;
+  size_t frame_bytes = sizeof(float);
   for (size_t i = kFrames + 1; i < sizes.size(); ++i) {
-    per_frame *= sizes[i];
+    frame_bytes *= static_cast<size_t>(sizes[i]);
   }
   sizes[kFrames] = frames;
-  std::vector<float> kept(static_cast<size_t>(channels * frames * per_frame));
-  for (int64_t c = 0; c < channels; ++c) {
-    std::copy_n(values.data + c * all * per_frame, frames * per_frame,
-                kept.begin() + c * frames * per_frame);
+  const auto kept_bytes = static_cast<size_t>(frames) * frame_bytes;
+  std::vector<std::byte> kept(static_cast<size_t>(channels) * kept_bytes);
+  for (size_t c = 0; c < static_cast<size_t>(channels); ++c) {
+    std::copy_n(values.data + c * static_cast<size_t>(all) * frame_bytes, kept_bytes,
+                kept.begin() + static_cast<std::ptrdiff_t>(c * kept_bytes));
   }
   return lb::tensor_from(kept.data(), LB_F32, sizes, LB_CPU);
 }

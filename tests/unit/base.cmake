@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-find_package(nlohmann_json REQUIRED)
 limbeck_test(limbeck_base_test LABEL unit SOURCES base_files_test.cpp base_log_test.cpp
                                                   base_text_test.cpp)
 
@@ -17,3 +16,5 @@ limbeck_test(
   manifest_override_test.cpp
   manifest_resolved_test.cpp)
 add_dependencies(limbeck_manifest_test limbeck_fixture_plugins)
+# Their fixtures have the same names.
+set_target_properties(limbeck_manifest_test PROPERTIES UNITY_BUILD OFF)

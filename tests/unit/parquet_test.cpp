@@ -88,7 +88,9 @@ std::vector<float> floats(const Values& values) {
   for (const auto size : values.sizes) {
     count *= size;
   }
-  return {values.data, values.data + count};
+  std::vector<float> copy(static_cast<size_t>(count));
+  std::memcpy(copy.data(), values.data, copy.size() * sizeof(float));
+  return copy;
 }
 
 // A file with one tensor column, made by hand.

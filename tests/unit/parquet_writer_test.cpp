@@ -128,10 +128,10 @@ TEST_CASE("all rows are encoded in order, texts without their padding") {
     CHECK(sample.texts[0] == "row " + std::to_string(k));
     CHECK(sample.optional_texts[0] == "clip_" + std::to_string(k));
     CHECK(sample.tensors[0].sizes == std::vector<int64_t>{1, 2, 2, 2});
-    CHECK(sample.tensors[0].data[7] == static_cast<float>(k) + 0.5F);
-    CHECK(sample.tensors[0].data[7] != static_cast<float>(k));
+    CHECK(sample.tensors[0].value(7) == static_cast<float>(k) + 0.5F);
+    CHECK(sample.tensors[0].value(7) != static_cast<float>(k));
     CHECK(sample.tensors[1].sizes == std::vector<int64_t>{k % 3 + 1, 2});
-    CHECK(sample.tensors[1].data[2 * (k % 3) + 1] == static_cast<float>(k));
+    CHECK(sample.tensors[1].value(static_cast<size_t>(2 * (k % 3) + 1)) == static_cast<float>(k));
   }
 }
 
@@ -157,11 +157,11 @@ TEST_CASE("data of another encoder is replaced on request only") {
   world.start();
   world.offset = 0.25;
   CHECK_THROWS_WITH_AS(world.start(), doctest::Contains("overwrite = true"), lb::Error);
-  CHECK(world.open().read(3).tensors[0].data[0] == 3.5F);
+  CHECK(world.open().read(3).tensors[0].value(0) == 3.5F);
   world.start(/*overwrite=*/true, /*samples_per_file=*/100);
   auto files = world.open();
   CHECK(files.rows() == kRows);
-  CHECK(files.read(3).tensors[0].data[0] == 3.25F);
+  CHECK(files.read(3).tensors[0].value(0) == 3.25F);
 }
 
 TEST_CASE("files of somebody else are never removed") {

@@ -98,8 +98,9 @@ at::Tensor example(at::ScalarType type) {
 }
 
 const std::vector<at::ScalarType> kTypes = {
-    at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,          at::kInt,
-    at::kShort,  at::kChar,  at::kByte, at::kBool,     at::kFloat8_e4m3fn, at::kFloat8_e5m2};
+    at::kDouble, at::kFloat,  at::kHalf,   at::kBFloat16,      at::kLong,
+    at::kInt,    at::kShort,  at::kChar,   at::kByte,          at::kBool,
+    at::kUInt16, at::kUInt32, at::kUInt64, at::kFloat8_e4m3fn, at::kFloat8_e5m2};
 
 TEST_CASE("every dtype comes back with its bits, shape and alignment") {
   const Folder folder;
@@ -238,10 +239,12 @@ TEST_CASE("every kind of damage is refused with a message of its own") {
       {"no dtype", file_bytes(one(R"({"shape":[1],"data_offsets":[0,1]})"), 1), "has no 'dtype'"},
       {"no shape", file_bytes(one(R"({"dtype":"U8","data_offsets":[0,1]})"), 1), "has no 'shape'"},
       {"no offsets", file_bytes(one(R"({"dtype":"U8","shape":[1]})"), 1), "has no 'data_offsets'"},
-      {"dtype unknown", file_bytes(one(R"({"dtype":"C64","shape":[1],"data_offsets":[0,8]})"), 8),
-       "dtype \"C64\" is not supported"},
+      {"dtype unknown", file_bytes(one(R"({"dtype":"C63","shape":[1],"data_offsets":[0,8]})"), 8),
+       "dtype \"C63\" is unknown"},
+      {"half a byte", file_bytes(one(R"({"dtype":"F4","shape":[3],"data_offsets":[0,1]})"), 1),
+       "ends inside a byte"},
       {"dtype a number", file_bytes(one(R"({"dtype":1,"shape":[1],"data_offsets":[0,8]})"), 8),
-       "dtype 1 is not supported"},
+       "dtype 1 is unknown"},
       {"shape a number", file_bytes(one(R"({"dtype":"U8","shape":1,"data_offsets":[0,1]})"), 1),
        "its shape must be a list"},
       {"shape negative", file_bytes(one(R"({"dtype":"U8","shape":[-1],"data_offsets":[0,1]})"), 1),
@@ -278,7 +281,7 @@ TEST_CASE("every kind of damage is refused with a message of its own") {
       {"metadata not text", file_bytes(R"({"__metadata__":{"k":1}})", 0),
        "__metadata__ 'k' is number"},
   };
-  CHECK(corruptions.size() == 36);
+  CHECK(corruptions.size() == 37);
   const auto path = folder / "a.safetensors";
   for (const auto& corruption : corruptions) {
     CAPTURE(corruption.title);
@@ -319,6 +322,21 @@ TEST_CASE("a file cut at any byte, or with any byte of its header changed, never
     }
   }
   CHECK(accepted > 0);
+}
+
+TEST_CASE(
+    "a type of the format that limbeck does not read is named when a tensor of it is asked for") {
+  const Folder folder;
+  const auto path = folder / "a.safetensors";
+  const std::string header = R"({"c":{"dtype":"C64","shape":[1],"data_offsets":[4,12]},)"
+                             R"("x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  put_bytes(path, file_bytes(header, 12));
+  const SafetensorsFile file(path);
+  CHECK(file.tensor("x").numel() == 1);
+  CHECK(file.info("c").type == "C64");
+  const auto text = message_of([&] { file.tensor("c"); });
+  CHECK(has(text, "tensor 'c': limbeck cannot read dtype C64"));
+  CHECK(has(text, "BF16"));
 }
 
 TEST_CASE("a BOOL tensor with another byte is refused when it is read") {

@@ -18,6 +18,8 @@
 #include <doctest/doctest.h>
 
 #include "core/base/error.hpp"
+#include "core/weights/safetensors_header.hpp"
+#include "core/weights/weight_files.hpp"
 
 namespace limbeck {
 namespace {
@@ -291,6 +293,50 @@ TEST_CASE("an index that does not agree with its files is refused") {
   put_text(folder / "p.safetensors.index.json", ok);
   put_text(folder / "q.safetensors.index.json", ok);
   CHECK(has(message_of([&] { WeightSource source(folder.path()); }), "has several indices"));
+}
+
+TEST_CASE("shards beside an index that does not name them are refused, others are not") {
+  const Folder folder;
+  write_weights(folder.path(), "{}", network(), 800);
+  save(folder / "diffusion_pytorch_model.fp16-00001-of-00001.safetensors", x(1));
+  save(folder / "adapter.safetensors", x(1));
+  CHECK(WeightSource(folder.path()).names().size() == 5);
+  save(folder / shard(4, 4), x(1));
+  CHECK(has(message_of([&] { WeightSource source(folder.path()); }),
+            "does not name 1 shards that are beside it: " + shard(4, 4)));
+}
+
+TEST_CASE("an index whose shards are all gone says which weights are there instead") {
+  const Folder folder;
+  write_weights(folder.path(), "{}", network(), 800);
+  for (int i = 1; i <= 3; ++i) {
+    fs::remove(folder / shard(i, 3));
+  }
+  save(folder / "model.safetensors", x(2));
+  const auto text = message_of([&] { WeightSource source(folder.path()); });
+  CHECK(has(text, "names 3 files, of which 3 are missing"));
+  CHECK(has(text, "the index is of older weights; remove it to read model.safetensors"));
+  fs::remove(folder / kIndex);
+  CHECK(x_of(folder.path()) == 2);
+}
+
+TEST_CASE("files of which only the headers are read have the same faults") {
+  const Folder folder;
+  write_weights(folder.path(), "{}", network(), 800);
+  const auto found = find_weight_files(folder.path());
+  CHECK(found.files.size() == 3);
+  CHECK(found.index == folder / kIndex);
+  const auto header = read_safetensors_header(folder / shard(1, 3));
+  CHECK(header.tensors.at("patch.weight").sizes == std::vector<int64_t>{100});
+  CHECK(std::string(header.tensors.at("patch.weight").type->name) == "F32");
+  const auto bytes = text_of(folder / shard(1, 3));
+  put_text(folder / shard(1, 3), bytes.substr(0, bytes.size() - 1));
+  CHECK(has(message_of([&] { read_safetensors_header(folder / shard(1, 3)); }), "its data end at"));
+  put_text(folder / shard(1, 3), bytes.substr(0, 20));
+  CHECK(has(message_of([&] { read_safetensors_header(folder / shard(1, 3)); }), "is cut short"));
+  put_text(folder / shard(1, 3), "");
+  CHECK(has(message_of([&] { read_safetensors_header(folder / shard(1, 3)); }), "only 0 bytes"));
+  CHECK(has(message_of([&] { read_safetensors_header(folder.path()); }), "is not a regular file"));
 }
 
 TEST_CASE("an unknown tensor is named, with the nearest known one") {

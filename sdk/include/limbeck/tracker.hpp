@@ -12,7 +12,13 @@ namespace lb {
 inline namespace v1 LB_HIDDEN {
 
 // Base class. The constructor takes `(const Options&, const lb_tracked_run&)`, or the run alone;
-// texts of the run are lent for the constructor. On rank 0 only, on one thread. [worker]
+// texts of the run are lent for the constructor. On rank 0 only; everything is called on one thread
+// that the tracker has to itself, and may block. [worker]
+//
+// Only what the constructor throws is an error of the run. What a function throws is logged, and
+//   Error(LB_UNAVAILABLE)  the call is repeated with the next one and at the end, before any other:
+//                          the disk is full, the network is down. Leave nothing half done
+//   anything else          what was to be kept is lost
 class Tracker {
  public:
   Tracker() = default;
@@ -31,7 +37,7 @@ class Tracker {
     static_cast<void>(step), static_cast<void>(name), static_cast<void>(media_type);
     static_cast<void>(path), static_cast<void>(caption);
   }
-  // The last call. Must not fail.
+  // The last call; anything that is held back is written now. Must not fail.
   virtual void close(bool succeeded) { static_cast<void>(succeeded); }
 };
 

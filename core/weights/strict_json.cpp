@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/checkpoint/strict_json.hpp"
+#include "core/weights/strict_json.hpp"
 
 #include <set>
 #include <string>

@@ -11,5 +11,8 @@ void train(const Options& options);
 void check(const Options& options);
 void sample(const Options& options);
 void plugin_list(const Options& options);
+void plugin_info(const Options& options);
+void plugin_check(const Options& options);
+void plugin_new(const Options& options);
 
 }  // namespace limbeck::host

@@ -19,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using RunJob = decltype(&limbeck_run_job);
-
 // Processors that this process may use: fewer than there are under taskset or in a container.
 int64_t allowed_processors() {
   cpu_set_t set;
@@ -69,13 +67,14 @@ void* open_library() {
   return library;
 }
 
-RunJob find_entry() {
-  void* entry = dlsym(open_library(), "limbeck_run_job");
+template <class Function>
+Function find_entry(const char* name) {
+  void* entry = dlsym(open_library(), name);
   if (entry == nullptr) {
-    throw Error(Fault::kInternal, cat(library_path().string(), " has no limbeck_run_job"),
+    throw Error(Fault::kInternal, cat(library_path().string(), " has no ", name),
                 "it is of another version than the executable: install both together");
   }
-  return reinterpret_cast<RunJob>(entry);
+  return reinterpret_cast<Function>(entry);
 }
 
 }  // namespace
@@ -88,17 +87,29 @@ void run(Job job, const fs::path& config, const ManifestOptions& options) {
   // Never destroyed: plugins and libtorch are used until the process ends.
   auto& registry = *new Registry;
   open_on_demand(registry);
+  if (options.is_strict) {
+    registry.be_strict();
+  }
   auto& manifest = *new Manifest(load_manifest(config, options, registry));
   tell_device(manifest.run.device);
 
   keep_freed_memory();
   set_threads(manifest.run.threads);
-  const RunJob run_job = find_entry();
+  const auto run_job = find_entry<decltype(&limbeck_run_job)>("limbeck_run_job");
   job.manifest = &manifest;
   job.registry = &registry;
   watch_signals();
   run_job(job);
   registry.stop();
+}
+
+void open_engine() {
+  set_threads(1);
+  open_library();
+}
+
+void try_component(ComponentTrial& trial) {
+  find_entry<decltype(&limbeck_try_component)>("limbeck_try_component")(trial);
 }
 
 }  // namespace limbeck::host

@@ -17,4 +17,9 @@ void open_on_demand(Registry& registry);
 // Throws Error.
 void run(Job job, const std::filesystem::path& config, const ManifestOptions& options);
 
+// Opens liblimbeck.so, with one thread: for child processes that then need not open it each.
+void open_engine();
+// Tries a component: see ComponentTrial. For a process of its own.
+void try_component(ComponentTrial& trial);
+
 }  // namespace limbeck::host

@@ -26,6 +26,12 @@ void dispatch(const Options& options) {
       return sample(options);
     case Command::kPluginList:
       return plugin_list(options);
+    case Command::kPluginInfo:
+      return plugin_info(options);
+    case Command::kPluginCheck:
+      return plugin_check(options);
+    case Command::kPluginNew:
+      return plugin_new(options);
   }
 }
 

@@ -26,6 +26,9 @@ constexpr const char* kOverview =
     "  check CONFIG                 say everything that is wrong with a manifest; train nothing\n"
     "  sample CONFIG --prompt TEXT  make pictures for prompts with the trained weights\n"
     "  plugin list [CONFIG|NAME...] what the plugins offer\n"
+    "  plugin info NAME...          a plugin's components with all their options\n"
+    "  plugin check PATH...         whether plugins keep the rules\n"
+    "  plugin new NAME --kind KIND  a folder to begin a plugin with\n"
     "\n"
     "  --help, --version; `limbeck COMMAND --help` tells the options of a command\n";
 
@@ -43,12 +46,17 @@ void add_common(Form& form) {
       "least level that is shown: trace, debug, info, warn or error");
 }
 
+void add_strict(Form& form) {
+  form.named.add_options()("strict", "refuse plugins that other users could replace");
+}
+
 void add_config(Form& form) {
   form.named.add_options()("config", po::value<std::string>(),
                            "the manifest, as --config or first")(
       "set", po::value<std::vector<std::string>>()->composing(),
       "key=value: overrides the manifest, may be repeated")(
       "override-output-dir", po::value<std::string>(), "folder for everything the run writes");
+  add_strict(form);
   form.positions.add("config", 1);
 }
 
@@ -92,6 +100,43 @@ Form plugin_list_form() {
       "manifest, of the named ones, or of all in the plugin path.";
   form.hidden.add_options()("plugins", po::value<std::vector<std::string>>());
   form.positions.add("plugins", -1);
+  add_strict(form);
+  add_common(form);
+  return form;
+}
+
+Form plugin_form(const char* usage) {
+  Form form;
+  form.usage = usage;
+  form.hidden.add_options()("plugins", po::value<std::vector<std::string>>());
+  form.positions.add("plugins", -1);
+  return form;
+}
+
+Form plugin_info_form() {
+  Form form = plugin_form(
+      "limbeck plugin info NAME|PATH... [options]\n\nShows a plugin's file and versions, and for "
+      "every component what it needs, and its options with type, default and range.");
+  add_common(form);
+  return form;
+}
+
+Form plugin_check_form() {
+  Form form = plugin_form(
+      "limbeck plugin check NAME|PATH... [options]\n\nChecks a plugin's file and tables, and makes, "
+      "uses and destroys every component with its default options, in a process of its own.");
+  add_common(form);
+  return form;
+}
+
+Form plugin_new_form() {
+  Form form = plugin_form(
+      "limbeck plugin new NAME --kind KIND [options]\n\nWrites a folder with a plugin that builds "
+      "against this limbeck.");
+  form.named.add_options()("kind", po::value<std::string>(),
+                           "loss, prepare, method, callback, tracker, dataset or network")(
+      "lang", po::value<std::string>()->default_value("c++"), "c++ or c")(
+      "output-dir", po::value<std::string>(), "folder to write; NAME if not said");
   add_common(form);
   return form;
 }
@@ -156,6 +201,39 @@ log::Level parse_level(const std::string& name) {
   return found->second;
 }
 
+std::string word_of(const po::variables_map& values,
+                    const char* option,
+                    const std::vector<std::string>& words) {
+  const auto word = value_or<std::string>(values, option, "");
+  if (std::find(words.begin(), words.end(), word) == words.end()) {
+    throw Error(
+        Fault::kUsage,
+        word.empty() ? cat("--", option, " is missing") : cat("--", option, " is '", word, "'"),
+        cat("expected one of: ", join(words)));
+  }
+  return word;
+}
+
+void read_plugins(const po::variables_map& values, Command command, Options& options) {
+  options.plugins = value_or<std::vector<std::string>>(values, "plugins", {});
+  if (command == Command::kPluginList) {
+    return;
+  }
+  if (options.plugins.empty()) {
+    throw Error(Fault::kUsage, "no plugin was given", "see `limbeck plugin --help`");
+  }
+  if (command != Command::kPluginNew) {
+    return;
+  }
+  if (options.plugins.size() > 1) {
+    throw Error(Fault::kUsage, cat("expected one name, got ", join(options.plugins)));
+  }
+  options.kind = word_of(
+      values, "kind", {"loss", "prepare", "method", "callback", "tracker", "dataset", "network"});
+  options.language = word_of(values, "lang", {"c++", "c"});
+  options.output = value_or<std::string>(values, "output-dir", "");
+}
+
 void read_config(const po::variables_map& values, const Form& form, Options& options) {
   options.config = value_or<std::string>(values, "config", "");
   if (options.config.empty()) {
@@ -175,8 +253,10 @@ Options read_command(Command command, const Form& form, const std::vector<std::s
   }
   options.command = command;
   options.log_level = parse_level(values["log-level"].as<std::string>());
-  if (command == Command::kPluginList) {
-    options.plugins = value_or<std::vector<std::string>>(values, "plugins", {});
+  options.manifest.is_strict = values.count("strict") != 0;
+  if (command == Command::kPluginList || command == Command::kPluginInfo ||
+      command == Command::kPluginCheck || command == Command::kPluginNew) {
+    read_plugins(values, command, options);
     return options;
   }
   read_config(values, form, options);
@@ -201,14 +281,27 @@ Options read_command(Command command, const Form& form, const std::vector<std::s
 Options read_plugin_command(std::vector<std::string> arguments) {
   if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "-h") {
     Options options;
-    options.text = help_of(plugin_list_form());
+    for (const auto& form :
+         {plugin_list_form(), plugin_info_form(), plugin_check_form(), plugin_new_form()}) {
+      options.text += help_of(form) + "\n";
+    }
     return options;
   }
-  if (arguments.front() != "list") {
-    refuse_command("plugin " + arguments.front(), {"plugin list"});
-  }
+  const std::string word = arguments.front();
   arguments.erase(arguments.begin());
-  return read_command(Command::kPluginList, plugin_list_form(), arguments);
+  if (word == "list") {
+    return read_command(Command::kPluginList, plugin_list_form(), arguments);
+  }
+  if (word == "info") {
+    return read_command(Command::kPluginInfo, plugin_info_form(), arguments);
+  }
+  if (word == "check") {
+    return read_command(Command::kPluginCheck, plugin_check_form(), arguments);
+  }
+  if (word == "new") {
+    return read_command(Command::kPluginNew, plugin_new_form(), arguments);
+  }
+  refuse_command("plugin " + word, {"plugin list", "plugin info", "plugin check", "plugin new"});
 }
 
 }  // namespace

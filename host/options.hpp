@@ -11,7 +11,16 @@
 
 namespace limbeck::host {
 
-enum class Command { kText, kTrain, kCheck, kSample, kPluginList };
+enum class Command {
+  kText,
+  kTrain,
+  kCheck,
+  kSample,
+  kPluginList,
+  kPluginInfo,
+  kPluginCheck,
+  kPluginNew
+};
 
 struct Options {
   Command command = Command::kText;
@@ -26,8 +35,11 @@ struct Options {
   std::filesystem::path weights;     // kSample; may be empty
   std::filesystem::path output;      // kSample
 
-  std::vector<std::string>
-      plugins;  // kPluginList: a manifest, names or paths; empty: all there are
+  // kPluginList: a manifest, names or paths; empty: all there are. kPluginInfo, kPluginCheck: names
+  // or paths. kPluginNew: the name
+  std::vector<std::string> plugins;
+  std::string kind;      // kPluginNew: "loss"
+  std::string language;  // kPluginNew: "c" or "c++"
 };
 
 // Throws Error(kUsage).

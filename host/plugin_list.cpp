@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/text.hpp"
 #include "core/plugin/registry.hpp"
 #include "host/commands.hpp"
 #include "host/engine.hpp"
+#include "host/plugin_files.hpp"
 
 namespace limbeck::host {
 namespace {
@@ -33,23 +33,6 @@ std::vector<std::string> plugins_in_path() {
   }
   std::sort(paths.begin(), paths.end());
   return paths;
-}
-
-void load(const std::vector<std::string>& names, Registry& registry) {
-  Diagnostics diagnostics;
-  for (const auto& name : names) {
-    registry.load({name, "", {}}, fs::current_path(), diagnostics);
-  }
-  std::vector<std::string> faults;
-  for (const auto& item : diagnostics.items()) {
-    if (item.is_error) {
-      faults.push_back(item.hint.empty() ? item.message
-                                         : cat(item.message, "\n  hint: ", item.hint));
-    }
-  }
-  if (!faults.empty()) {
-    throw Error(Fault::kPlugin, join(faults, "\n"));
-  }
 }
 
 std::vector<Row> rows_of(const Registry& registry) {
@@ -86,12 +69,15 @@ void print(std::vector<Row> rows) {
 void plugin_list(const Options& options) {
   auto& registry = *new Registry;  // never destroyed: its libraries stay open
   open_on_demand(registry);
+  if (options.manifest.is_strict) {
+    registry.be_strict();
+  }
   std::exception_ptr fault;
   try {
     if (options.plugins.size() == 1 && options.plugins.front().ends_with(".toml")) {
       load_manifest(options.plugins.front(), {}, registry);
     } else {
-      load(options.plugins.empty() ? plugins_in_path() : options.plugins, registry);
+      load_plugins(options.plugins.empty() ? plugins_in_path() : options.plugins, registry);
     }
   } catch (const Error&) {
     fault = std::current_exception();

@@ -148,13 +148,25 @@ void WeightReport::add_misshapen(const std::string& name,
   misshapen_.push_back(cat(name, ": shape ", shape_text(got), ", expected ", shape_text(expected)));
 }
 
+bool converts(at::ScalarType from, at::ScalarType to) {
+  return from == to ||
+         (from != at::ScalarType::Undefined && at::isFloatingType(from) && at::isFloatingType(to));
+}
+
+void WeightReport::add_mistyped(const std::string& name,
+                                const std::string& got,
+                                at::ScalarType expected) {
+  mistyped_.push_back(cat(name, ": type ", got, ", expected ", c10::toString(expected)));
+}
+
 void WeightReport::throw_unless_clean(const std::string& where) const {
   if (is_clean()) {
     return;
   }
   std::string text =
       cat(where, ": the weights do not fit: ", missing_.size(), " missing, ", unexpected_.size(),
-          " unexpected, ", misshapen_.size(), " of another shape");
+          " unexpected, ", misshapen_.size(), " of another shape",
+          mistyped_.empty() ? "" : cat(", ", mistyped_.size(), " of another type"));
   const auto list = [&](const char* title, const std::vector<std::string>& items) {
     if (!items.empty()) {
       text += cat("\n  ", title, ":\n    ", first_ten(items, "\n    "));
@@ -163,6 +175,7 @@ void WeightReport::throw_unless_clean(const std::string& where) const {
   list("missing", missing_);
   list("unexpected", unexpected_);
   list("of another shape", misshapen_);
+  list("of a type that does not become the one that is needed", mistyped_);
   throw Error(Fault::kData, text, "the weights must be those of this network and configuration");
 }
 

@@ -39,6 +39,10 @@ class WeightSource {
   std::map<std::string, size_t> places_;  // name -> index into files_
 };
 
+// Whether numbers of `from` may become numbers of `to`: floating types of any width become one
+// another, rounded once; every other type stays what it is. An integer is never a weight.
+bool converts(at::ScalarType from, at::ScalarType to);
+
 // What does not fit between the weights that a network wants and those it is offered. Everything
 // is collected, so that a person sees all of it at once.
 class WeightReport {
@@ -46,8 +50,12 @@ class WeightReport {
   void add_missing(const std::string& name) { missing_.push_back(name); }
   void add_unexpected(const std::string& name) { unexpected_.push_back(name); }
   void add_misshapen(const std::string& name, at::IntArrayRef got, at::IntArrayRef expected);
+  // `got` is what a file calls the type.
+  void add_mistyped(const std::string& name, const std::string& got, at::ScalarType expected);
 
-  bool is_clean() const { return missing_.empty() && unexpected_.empty() && misshapen_.empty(); }
+  bool is_clean() const {
+    return missing_.empty() && unexpected_.empty() && misshapen_.empty() && mistyped_.empty();
+  }
   // Throws Error(kData) with the number of each and the first ten names, unless is_clean().
   // `where` names the source: a path.
   void throw_unless_clean(const std::string& where) const;
@@ -56,6 +64,7 @@ class WeightReport {
   std::vector<std::string> missing_;
   std::vector<std::string> unexpected_;
   std::vector<std::string> misshapen_;  // "name: shape [2, 3], expected [2, 4]"
+  std::vector<std::string> mistyped_;   // "name: type I64, expected Float"
 };
 
 // Decimal gigabytes, as published models use.

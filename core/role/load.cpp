@@ -3,6 +3,8 @@
 
 #include <map>
 
+#include "core/base/error.hpp"
+#include "core/base/text.hpp"
 #include "core/checkpoint/weights.hpp"
 
 namespace limbeck {
@@ -14,7 +16,13 @@ void load_weights(const std::filesystem::path& path,
   const WeightSource source(path, part);
   std::map<std::string, std::string> names;  // key of the network -> name in the file
   for (const auto& name : source.names()) {
-    names.emplace(translate(name), name);
+    const auto [first, is_new] = names.emplace(translate(name), name);
+    if (!is_new) {
+      throw Error(Fault::kData,
+                  cat(path.string(), ": '", first->second, "' and '", name, "' are both '",
+                      first->first, "'"),
+                  "the file holds the weights of two networks, or of one twice: split it");
+    }
   }
   WeightReport report;
   std::map<std::string, std::string> unused = names;
@@ -30,6 +38,9 @@ void load_weights(const std::filesystem::path& path,
     const auto& info = source.info(found->second);
     if (target.value.sizes() != at::IntArrayRef(info.sizes)) {
       report.add_misshapen(target.key, info.sizes, target.value.sizes());
+    }
+    if (!converts(info.dtype, target.value.scalar_type())) {
+      report.add_mistyped(target.key, info.type, target.value.scalar_type());
     }
   }
   for (const auto& [key, name] : unused) {

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,9 +40,25 @@ struct Job {
   std::filesystem::path output;          // kSample: folder for the pictures
 };
 
+// A component that is tried without a run, as `limbeck plugin check` does it.
+struct ComponentTrial {
+  const Component* component = nullptr;
+  Registry* registry = nullptr;  // only the component's plugin is in it; nothing is started
+  std::shared_ptr<const lb_config> config;
+  std::filesystem::path scratch;                  // an empty folder
+  std::function<void(const std::string&)> stage;  // told before each call: "in create()"
+
+  // Filled in, a sentence each: what breaks the contract, and what could not be tried.
+  std::vector<std::string> faults;
+  std::vector<std::string> notes;
+};
+
 }  // namespace limbeck
 
 // Runs the job to its end. Throws limbeck::Error. [control]
 extern "C" LIMBECK_API void limbeck_run_job(const limbeck::Job& job);
+// Starts the plugin, makes, uses and destroys instances of the component, and stops the plugin. For
+// a process of its own: the plugin may crash. Throws limbeck::Error of init(). [control]
+extern "C" LIMBECK_API void limbeck_try_component(limbeck::ComponentTrial& trial);
 // What the user asked for by a signal, for the running job: an lb_stop. Async-signal-safe.
 extern "C" LIMBECK_API void limbeck_request_stop(int how);

@@ -12,8 +12,7 @@ class Classifier : public lb::Method {
  public:
   static constexpr lb_role roles[] = {{"judge", "The classifier; gives frame_logits for pixels.",
                                        "limbeck.reward/1", lb::kTrained, 0}};
-  // The loss has no use for captions; naming them keeps them in the rows that callbacks take.
-  static constexpr const char* reads[] = {"pixels", "label", "caption?"};
+  static constexpr const char* reads[] = {"pixels", "label"};
 
   struct Options {
     double noise = 0.1;

@@ -9,6 +9,7 @@
 #include <limbeck/fused.hpp>
 
 #include "flops.hpp"
+#include "names.hpp"
 #include "sinusoid.hpp"
 
 namespace wan {
@@ -203,40 +204,6 @@ Geometry geometry_of(const lb::Tensor& noisy, const Options& options) {
           sizes[4] / options.patch_size[2]};
 }
 
-// ---- Names of the original checkpoints
-
-struct Renaming {
-  std::string_view from;
-  std::string_view to;
-};
-constexpr Renaming kRootNames[] = {
-    {"time_embedding.0.", "condition_embedder.time_embedder.linear_1."},
-    {"time_embedding.2.", "condition_embedder.time_embedder.linear_2."},
-    {"time_projection.1.", "condition_embedder.time_proj."},
-    {"text_embedding.0.", "condition_embedder.text_embedder.linear_1."},
-    {"text_embedding.2.", "condition_embedder.text_embedder.linear_2."},
-    {"head.head.", "proj_out."},
-    {"head.modulation", "scale_shift_table"},
-    {"patch_embedding.", "patch_embedding."}};
-// The original's norm3 has weights and stands before cross-attention.
-constexpr Renaming kBlockNames[] = {{"modulation", "scale_shift_table"}, {"self_attn.", "attn1."},
-                                    {"cross_attn.", "attn2."},           {"norm3.", "norm2."},
-                                    {"ffn.0.", "ffn.net.0.proj."},       {"ffn.2.", "ffn.net.2."}};
-constexpr Renaming kAttentionNames[] = {{"q.", "to_q."},        {"k.", "to_k."},
-                                        {"v.", "to_v."},        {"o.", "to_out.0."},
-                                        {"norm_q.", "norm_q."}, {"norm_k.", "norm_k."}};
-
-// Replaces the first entry of `names` that `key` begins with; empty when there is none.
-template <size_t n>
-std::string replace_prefix(std::string_view key, const Renaming (&names)[n]) {
-  for (const auto& [from, to] : names) {
-    if (key.starts_with(from)) {
-      return std::string(to).append(key.substr(from.size()));
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 Transformer::Transformer(const Options& options, const lb::Builder& builder)
@@ -377,23 +344,8 @@ void Transformer::forward(const lb::Units& units, const lb::Batch& in, lb::Batch
 }
 
 std::string Transformer::rename(const std::string& foreign_key) {
-  std::string_view key = foreign_key;
-  if (!key.starts_with("blocks.")) {
-    return replace_prefix(key, kRootNames);
-  }
-  const auto dot = key.find('.', std::string_view("blocks.").size());
-  if (dot == std::string_view::npos) {
-    return {};
-  }
-  const auto block_name = key.substr(0, dot + 1);
-  key.remove_prefix(dot + 1);
-  auto renamed = replace_prefix(key, kBlockNames);
-  if (renamed.starts_with("attn")) {
-    const auto prefix = renamed.substr(0, std::string_view("attn1.").size());
-    const auto rest = replace_prefix(renamed.substr(prefix.size()), kAttentionNames);
-    renamed = rest.empty() ? rest : prefix + rest;
-  }
-  return renamed.empty() ? renamed : std::string(block_name).append(renamed);
+  auto name = canonical_name(foreign_key);
+  return name == foreign_key ? std::string() : name;
 }
 
 }  // namespace wan

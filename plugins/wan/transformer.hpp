@@ -130,7 +130,7 @@ class Transformer : public lb::Network {
   // noisy [b, c, T, H, W], timestep [b] or [b, g], context [b, L, text_dim] ->
   // velocity [b, c', T, H, W], f32 (f64 for a run in f64).
   void forward(const lb::Units& units, const lb::Batch& in, lb::Batch& out) override;
-  // Names of the original checkpoints ("blocks.0.self_attn.q.weight").
+  // See canonical_name(); empty if that is the key itself.
   std::string rename(const std::string& foreign_key) override;
 
  private:

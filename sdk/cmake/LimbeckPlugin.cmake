@@ -42,7 +42,8 @@ function(limbeck_add_plugin target)
     set(note ${note}pp)
   endif()
   configure_file(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/note.c.in ${note} COPYONLY)
-  set_source_files_properties(${note} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  set_source_files_properties(${note} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+                                                 SKIP_UNITY_BUILD_INCLUSION ON)
 
   add_library(${target} MODULE ${arg_SOURCES} ${note})
   set_target_properties(

@@ -9,6 +9,7 @@ limbeck_test(
   golden/wan_flops_test.cpp
   golden/wan_golden_test.cpp
   ${_wan}/flops.cpp
+  ${_wan}/names.cpp
   ${_wan}/rotary.cpp
   ${_wan}/sinusoid.cpp
   ${_wan}/transformer.cpp)

@@ -11,11 +11,14 @@ limbeck_test(
   unit/fused_test.cpp
   unit/layout_test.cpp
   unit/linear_test.cpp
+  unit/memory_plan_test.cpp
   unit/metrics_test.cpp
   unit/norm_test.cpp
   unit/optimizer_test.cpp
   unit/plan_test.cpp
   unit/progress_test.cpp
   unit/random_test.cpp
+  unit/record_test.cpp
   unit/schedule_test.cpp
-  unit/toy_network.cpp)
+  unit/toy_network.cpp
+  unit/train_loop_test.cpp)

@@ -12,4 +12,7 @@ limbeck_test(
   data_position_test.cpp
   data_skip_test.cpp
   safetensors_file_test.cpp
-  weights_folder_test.cpp)
+  weights_folder_test.cpp
+  weights_names_test.cpp
+  ${PROJECT_SOURCE_DIR}/plugins/wan/names.cpp)
+target_include_directories(limbeck_data_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)

@@ -45,6 +45,29 @@ static inline lb_status* lbc_init(const lb_host* host) {
                   "this host does not have tensor/1, dispatch/1, batch/1, config/1 and random/1");
 }
 
+/* The init of a plugin that has nothing else to do. */
+static inline lb_status* lbc_plugin_init(const lb_host* host, lb_state** out) LB_NOEXCEPT {
+  (void)out;
+  return lbc_init(host);
+}
+
+/* Makes the library a plugin with these components, once, at its end:
+ *   LBC_PLUGIN(&first, &second)
+ * limbeck_add_plugin() of the CMake package defines LB_PLUGIN_ID, _VERSION and _LICENSE. */
+#define LBC_PLUGIN(...)                                                   \
+  static const lb_component* const lbc_components[] = {__VA_ARGS__};      \
+  static const lb_plugin lbc_plugin = {                                   \
+      .struct_size = sizeof(lb_plugin),                                   \
+      .abi_minor = LB_ABI_MINOR,                                          \
+      .id = LB_PLUGIN_ID,                                                 \
+      .version = LB_PLUGIN_VERSION,                                       \
+      .license = LB_PLUGIN_LICENSE,                                       \
+      .n_components = sizeof(lbc_components) / sizeof(lbc_components[0]), \
+      .components = lbc_components,                                       \
+      .init = lbc_plugin_init,                                            \
+  };                                                                      \
+  const lb_plugin* limbeck_plugin_v1(void) { return &lbc_plugin; }
+
 /* A scope: the first failure and the tensors to release. Starts as {0}. */
 enum { LBC_MOST = 64 };
 typedef struct lbc {

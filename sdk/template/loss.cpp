@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin with one loss term. A manifest uses it like this:
+// A term of the loss. A manifest uses it like this:
 //
 //   plugins = ["wan", "sft", "basics", "parquet", "./build/my_plugin.so"]
 //
 //   [[losses]]
-//   type = "pseudo_huber"
+//   type = "my_plugin"
 //   weight = 1.0
 //   delta = 0.03
 #include <limbeck/plugin.hpp>
@@ -12,7 +12,7 @@
 namespace {
 
 // mean(sqrt((prediction - target)^2 + delta^2) - delta): quadratic near zero, linear far from it.
-class PseudoHuber : public lb::Loss {
+class MyLoss : public lb::Loss {
  public:
   struct Options {
     double delta = 0.03;
@@ -24,11 +24,11 @@ class PseudoHuber : public lb::Loss {
   };
   static constexpr const char* reads[] = {"prediction", "target"};
 
-  explicit PseudoHuber(const Options& options) : delta_(options.delta) {}
+  explicit MyLoss(const Options& options) : delta_(options.delta) {}
 
   lb::Tensor loss(const lb::Step& step, const lb::Batch& values) override {
     const auto error = values["prediction"].to(LB_F32) - values["target"].to(LB_F32);
-    step.log("pseudo_huber/max_error", error.detach().abs().max(), LB_MAX);
+    step.log("my_plugin/max_error", error.detach().abs().max(), LB_MAX);
     return ((error.square() + delta_ * delta_).sqrt() - delta_).mean();
   }
 
@@ -38,4 +38,4 @@ class PseudoHuber : public lb::Loss {
 
 }  // namespace
 
-LB_PLUGIN(lb::loss<PseudoHuber>("pseudo_huber", "Pseudo-Huber loss of the prediction."))
+LB_PLUGIN(lb::loss<MyLoss>("my_plugin", "Pseudo-Huber loss of the prediction."))

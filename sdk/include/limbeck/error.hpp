@@ -171,5 +171,5 @@ inline void poll_stop() {
   }
 }
 
-}  // namespace v1
+}  // namespace LB_HIDDEN
 }  // namespace lb

@@ -10,7 +10,6 @@
 #include <exception>
 #include <memory>
 #include <new>
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -39,12 +38,15 @@ inline Services services;
 // never crosses the boundary: guard() turns it into a status.
 struct Error : std::runtime_error {
   lb_code code;
-  std::source_location where;
+  const char* file;  // where it was thrown
+  int32_t line;
 
+  // The place is the caller's. Not std::source_location, which clang has from version 15 on.
   Error(lb_code error_code,
         const std::string& message,
-        std::source_location thrown_at = std::source_location::current())
-      : std::runtime_error(message), code(error_code), where(thrown_at) {}
+        const char* thrown_in = __builtin_FILE(),
+        int32_t thrown_at = __builtin_LINE())
+      : std::runtime_error(message), code(error_code), file(thrown_in), line(thrown_at) {}
 };
 
 // A failure of a host function on its way through C++ frames. Keeps the host's status, with its
@@ -100,8 +102,7 @@ lb_status* guard(const char* what, const char* component, Body&& body) noexcept 
   } catch (const StatusError& error) {
     return framed(error.release());
   } catch (const Error& error) {
-    return framed(host->fail(host, error.code, error.where.file_name(),
-                             static_cast<int32_t>(error.where.line()), error.what()));
+    return framed(host->fail(host, error.code, error.file, error.line, error.what()));
   } catch (const std::bad_alloc&) {
     return host->fail(host, LB_HOST_OOM, what, 0, "out of host memory");
   } catch (const std::exception& error) {
@@ -142,10 +143,10 @@ inline lb_status* bind(const lb_host* host) noexcept {
 inline void log(lb_level level,
                 const char* component,
                 const std::string& message,
-                std::source_location where = std::source_location::current()) noexcept {
+                const char* file = __builtin_FILE(),
+                int32_t line = __builtin_LINE()) noexcept {
   if (services.host->log_enabled(services.host, level) != 0) {
-    services.host->log(services.host, level, component, where.file_name(),
-                       static_cast<int32_t>(where.line()), message.c_str());
+    services.host->log(services.host, level, component, file, line, message.c_str());
   }
 }
 
@@ -171,5 +172,5 @@ inline void poll_stop() {
   }
 }
 
-}  // namespace LB_HIDDEN
+}  // namespace v1
 }  // namespace lb

@@ -84,6 +84,8 @@ void Loader::open_order() {
                     batch_size_, ")"),
                 "lower train_batch_size, or add samples");
   }
+  log::info("data", cat(title_, ": ", epoch_length(), " samples an epoch, ",
+                        epoch_length() / global_batch(), " global batches of ", global_batch()));
 }
 
 Loader::~Loader() { stop_workers(); }

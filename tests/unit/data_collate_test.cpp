@@ -107,6 +107,18 @@ TEST_CASE("the number of tokens that the caller names wins: padded when shorter,
   CHECK(other.tensor("context").size(1) == 3);
 }
 
+TEST_CASE("texts of different lengths in one batch are what they are in batches of their own") {
+  const std::vector<BatchEntry> texts = {ragged(1), ragged(4), ragged(2)};
+  const auto all = collated(field("context", {-1, 2}), texts, {{"context.tokens", 3}});
+  for (int64_t i = 0; i < 3; ++i) {
+    const auto one = collated(field("context", {-1, 2}), {texts[static_cast<size_t>(i)]},
+                              {{"context.tokens", 3}});
+    CHECK(at::equal(all.tensor("context")[i], one.tensor("context")[0]));
+    CHECK(at::equal(all.tensor("context_mask")[i], one.tensor("context_mask")[0]));
+  }
+  CHECK_FALSE(at::equal(all.tensor("context_mask")[0], all.tensor("context_mask")[1]));
+}
+
 TEST_CASE("the ragged dimension need not be the first one") {
   // [2, L, 2]: two blocks, each padded for itself.
   const auto a = at::arange(1, 5, at::kFloat).reshape({2, 1, 2});

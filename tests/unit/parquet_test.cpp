@@ -2,6 +2,7 @@
 // Samples written to Parquet files and read back, number formats, caching, and what damaged or
 // foreign files are told.
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include <arrow/api.h>
 #include <arrow/io/file.h>
 #include <parquet/arrow/writer.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <limbeck/error.hpp>
@@ -501,4 +503,67 @@ TEST_CASE("an unfinished file leaves nothing behind") {
     CHECK(fs::exists(folder / "worker_0/data_chunk_0.parquet.tmp"));
   }
   CHECK(fs::is_empty(folder / "worker_0"));
+}
+
+TEST_CASE("a disk that fills up keeps the files that are complete, and leaves no other") {
+  const Folder folder;
+  write_rows(folder.text(), 4, {4, 4, false, "f"});
+  const auto first = files_of(folder.text()).at(0);
+  const auto bytes = fs::file_size(first);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit old = {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
+  const struct rlimit small = {bytes + 200, old.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  std::string text;
+  try {
+    // The second file has rows of longer latents and does not fit.
+    parquet_data::SampleWriter writer(folder / "more", {4, 4, false, "f"});
+    const std::vector<float> values(64, 1.0F);
+    for (int64_t row = 0; row < 8; ++row) {
+      parquet_data::VideoRow data;
+      data.latent = {{row < 4 ? 1 : 64}, values.data()};
+      data.text = {{1, 1}, values.data()};
+      writer.add(data);
+    }
+    writer.finish();
+  } catch (const lb::Error& error) {
+    CHECK(error.code == LB_UNAVAILABLE);
+    text = error.what();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, old_handler);
+
+  CHECK(text.find("File too large") != std::string::npos);
+  CHECK(text.find("data_chunk_1.parquet") != std::string::npos);
+  const auto left = files_of(folder / "more");
+  REQUIRE(left.size() == 1);
+  CHECK(SampleFiles(left, video_columns(), kPlenty).rows() == 4);
+  int entries = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "more")) {
+    entries += entry.is_regular_file() ? 1 : 0;
+  }
+  CHECK(entries == 1);
+}
+
+TEST_CASE("every number of rows comes from its source, as often as the manifest says") {
+  const Folder folder;
+  write_rows(folder / "a", 5, {8, 8, false, "f"});
+  write_rows(folder / "b", 3, {8, 2, false, "f"});
+  const auto rows_of = [&](const std::string& path) {
+    return SampleFiles(files_of(path), video_columns(), kPlenty).rows();
+  };
+  CHECK(rows_of((folder / "a") + ":1," + (folder / "b") + ":2") == 5 + 2 * 3);
+  CHECK(rows_of((folder / "a") + ":0," + (folder / "b")) == 3);
+  CHECK(rows_of((folder / "a") + "," + (folder / "a")) == 10);  // a path twice counts twice
+  CHECK_THROWS_WITH_AS(rows_of((folder / "a") + "," + (folder / "c")),
+                       doctest::Contains("/c' does not exist"), lb::Error);
+  CHECK_THROWS_AS(rows_of((folder / "a") + ":-1"), lb::Error);
+}
+
+TEST_CASE("a folder of other files has no data, and says so with its path") {
+  const Folder folder;
+  std::ofstream(folder / "clip.mp4") << "x";
+  CHECK_THROWS_WITH_AS(files_of(folder.text()), doctest::Contains(folder.text().c_str()),
+                       lb::Error);
 }

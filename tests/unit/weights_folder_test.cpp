@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/weights.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -172,6 +174,38 @@ TEST_CASE("weights that cannot be written leave the old ones as they were") {
   put_text(folder / "file", "");
   CHECK(has(message_of([&] { write_weights(folder / "file", "{}", network()); }),
             "cannot create a folder here"));
+}
+
+TEST_CASE("a disk that fills up at any point of an export leaves the old weights as they were") {
+  const Folder folder;
+  write_weights(folder.path(), "{}", network());
+  const auto before = text_of(folder / kSingle);
+  const auto names = listing(folder.path());
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit old = {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
+  int failures = 0;
+  // Shards of about 1000 bytes and an index of 500: every file of an export is cut once.
+  for (const rlim_t limit : {1, 100, 450, 800, 1000}) {
+    const struct rlimit small = {limit, old.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+    std::string text;
+    try {
+      write_weights(folder.path(), "{\"new\": 1}", network(), 800);
+    } catch (const Error& error) {
+      text = error.what();
+      ++failures;
+    }
+    ::setrlimit(RLIMIT_FSIZE, &old);
+    CHECK(has(text, "File too large"));
+    CHECK(listing(folder.path()) == names);
+    CHECK(text_of(folder / kSingle) == before);
+    CHECK(text_of(folder / "config.json") == "{}");
+  }
+  std::signal(SIGXFSZ, old_handler);
+  CHECK(failures == 5);
+  write_weights(folder.path(), "{}", network(), 800);
+  verify_weights(folder.path(), network());
 }
 
 TEST_CASE("verifying notices another bit, dtype, shape, and a tensor more or less") {

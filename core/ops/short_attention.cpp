@@ -4,7 +4,6 @@
 #include <ATen/Dispatch.h>
 
 #include "core/ops/kernels/kernels.hpp"
-#include "core/ops/matmul.hpp"
 #include "core/ops/node.hpp"
 #include "core/ops/parallel.hpp"
 #include "core/ops/support.hpp"
@@ -73,20 +72,19 @@ struct ShortAttention {
       const auto v_at = heads_of<scalar_t>(v);
       const auto out_at = heads_to<scalar_t>(out);
       auto* all = keeps_weights ? extra[0].mutable_data_ptr<scalar_t>() : nullptr;
+      const ThreadSums<scalar_t> turned(keys * width, q.options());
       const ThreadSums<scalar_t> scratch(keeps_weights ? 0 : rows * keys, q.options());
       const auto& loops = kernels::kernels<scalar_t>();
-      over_heads(
-          [&](int64_t task, int64_t sample, int64_t head) {
-            auto* p = keeps_weights ? all + task * rows * keys : scratch.mine();
-            matmul<scalar_t>(rows, keys, width, static_cast<scalar_t>(scale),
-                             {q_at.at(sample, head), q_at.row_stride, false},
-                             {k_at.at(sample, head), k_at.row_stride, true}, 0, p, keys);
-            loops.softmax(p, rows, keys);
-            matmul<scalar_t>(rows, width, keys, 1, {p, keys, false},
-                             {v_at.at(sample, head), v_at.row_stride, false}, 0,
-                             out_at.at(sample, head), out_at.row_stride);
-          },
-          samples, heads, rows * keys * width);
+      over_heads(samples, heads, rows * keys * width, [&](int64_t sample, int64_t head) {
+        auto* p = keeps_weights ? all + (sample * heads + head) * rows * keys : scratch.mine();
+        auto* k_turned = turned.mine();
+        loops.transpose(k_at.at(sample, head), keys, width, k_at.row_stride, k_turned);
+        loops.small_product({rows, keys, width, static_cast<scalar_t>(scale), q_at.at(sample, head),
+                             q_at.row_stride, 1, k_turned, keys, p, keys});
+        loops.softmax(p, rows, keys);
+        loops.small_product({rows, width, keys, 1, p, keys, 1, v_at.at(sample, head),
+                             v_at.row_stride, out_at.at(sample, head), out_at.row_stride});
+      });
     });
     return {out};
   }
@@ -117,26 +115,26 @@ struct ShortAttention {
       const auto to_k = heads_to<scalar_t>(grad_k);
       const auto to_v = heads_to<scalar_t>(grad_v);
       const auto* all = extra[0].const_data_ptr<scalar_t>();
+      const ThreadSums<scalar_t> turned(keys * width, q.options());
       const ThreadSums<scalar_t> scratch(rows * keys, q.options());
+      const auto by = static_cast<scalar_t>(scale);
       const auto& loops = kernels::kernels<scalar_t>();
-      over_heads(
-          [&](int64_t task, int64_t sample, int64_t head) {
-            const auto* p = all + task * rows * keys;
-            auto* grad_p = scratch.mine();
-            const Operand<scalar_t> grad = {grad_at.at(sample, head), grad_at.row_stride, false};
-            matmul<scalar_t>(keys, width, rows, 1, {p, keys, true}, grad, 0, to_v.at(sample, head),
-                             to_v.row_stride);
-            matmul<scalar_t>(rows, keys, width, 1, grad,
-                             {v_at.at(sample, head), v_at.row_stride, true}, 0, grad_p, keys);
-            loops.softmax_backward(p, grad_p, rows, keys);
-            matmul<scalar_t>(rows, width, keys, static_cast<scalar_t>(scale), {grad_p, keys, false},
-                             {k_at.at(sample, head), k_at.row_stride, false}, 0,
-                             to_q.at(sample, head), to_q.row_stride);
-            matmul<scalar_t>(keys, width, rows, static_cast<scalar_t>(scale), {grad_p, keys, true},
-                             {q_at.at(sample, head), q_at.row_stride, false}, 0,
-                             to_k.at(sample, head), to_k.row_stride);
-          },
-          samples, heads, rows * keys * width);
+      over_heads(samples, heads, rows * keys * width, [&](int64_t sample, int64_t head) {
+        const auto* p = all + (sample * heads + head) * rows * keys;
+        auto* grad_p = scratch.mine();
+        auto* v_turned = turned.mine();
+        const auto* grad = grad_at.at(sample, head);
+        loops.small_product({keys, width, rows, 1, p, 1, keys, grad, grad_at.row_stride,
+                             to_v.at(sample, head), to_v.row_stride});
+        loops.transpose(v_at.at(sample, head), keys, width, v_at.row_stride, v_turned);
+        loops.small_product(
+            {rows, keys, width, 1, grad, grad_at.row_stride, 1, v_turned, keys, grad_p, keys});
+        loops.softmax_backward(p, grad_p, rows, keys);
+        loops.small_product({rows, width, keys, by, grad_p, keys, 1, k_at.at(sample, head),
+                             k_at.row_stride, to_q.at(sample, head), to_q.row_stride});
+        loops.small_product({keys, width, rows, by, grad_p, 1, keys, q_at.at(sample, head),
+                             q_at.row_stride, to_k.at(sample, head), to_k.row_stride});
+      });
     });
     return {grad_q, grad_k, grad_v};
   }
@@ -144,10 +142,10 @@ struct ShortAttention {
  private:
   // `work`: multiplications of one product.
   template <class Body>
-  static void over_heads(const Body& body, int64_t samples, int64_t heads, int64_t work) {
+  static void over_heads(int64_t samples, int64_t heads, int64_t work, const Body& body) {
     over_rows(samples * heads, work, [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
-        body(task, task / heads, task % heads);
+        body(task / heads, task % heads);
       }
     });
   }
@@ -156,8 +154,8 @@ struct ShortAttention {
 }  // namespace
 
 bool is_short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  return has_blas() && has_loops({q, k, v}) && q.size(1) * k.size(1) <= kMostWeights &&
-         q.numel() > 0 && k.numel() > 0;
+  return has_loops({q, k, v}) && q.size(1) * k.size(1) <= kMostWeights && q.numel() > 0 &&
+         k.numel() > 0;
 }
 
 at::Tensor short_attention(const at::Tensor& q,

@@ -122,6 +122,23 @@ struct AdamW {
   T average_weight = 0;
 };
 
+// c [m, n] = alpha a b for matrices that fit into a cache. Elements of a [m, k] lie at any distance
+// from each other, rows of b [k, n] and of c are dense.
+template <class T>
+struct SmallProduct {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  T alpha = 1;
+  const T* a = nullptr;
+  int64_t a_row = 0;     // from row to row
+  int64_t a_column = 1;  // from column to column
+  const T* b = nullptr;
+  int64_t b_row = 0;
+  T* c = nullptr;
+  int64_t c_row = 0;
+};
+
 template <class T>
 struct Kernels {
   void (*norm_forward)(const NormForward<T>& args, int64_t begin, int64_t end);
@@ -138,6 +155,9 @@ struct Kernels {
   // sums[c] += sum over rows of x[row, c], for c < width; `stride` from row to row.
   void (*column_sums)(const T* x, int64_t rows, int64_t stride, int64_t width, T* sums);
   void (*adamw)(const AdamW<T>& args, int64_t begin, int64_t end);
+  void (*small_product)(const SmallProduct<T>& args);
+  // to [columns, rows] = from [rows, columns] transposed; `stride` from row to row of `from`.
+  void (*transpose)(const T* from, int64_t rows, int64_t columns, int64_t stride, T* to);
 };
 
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops, compiled once per instruction set. The including file defines LIMBECK_LOOPS, the
-// namespace of its copy. Nothing of the standard library is called: an inline function compiled
-// here with wide registers could be the copy that the linker keeps for everybody.
+// namespace of its copy, and LIMBECK_VECTOR_BYTES, the width of its registers. Nothing of the
+// standard library is called: an inline function compiled here with wide registers could be the
+// copy that the linker keeps for everybody.
 #include "core/ops/kernels/kernels.hpp"
 
 namespace limbeck::kernels::LIMBECK_LOOPS {
@@ -357,10 +358,104 @@ void adamw(const AdamW<T>& args, int64_t begin, int64_t end) {
   }
 }
 
+// ---- Small products, in tiles whose sums stay in registers.
+
+template <class T, int bytes>
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(bytes), aligned(alignof(T)), may_alias));
+};
+
+// The tile of `rows` x (`count` vectors) at row i and column j.
+template <class T, int bytes, int rows, int count>
+inline void tile(const SmallProduct<T>& args, int64_t i, int64_t j) {
+  using Vector = typename VectorOf<T, bytes>::Type;
+  constexpr int kLanes = bytes / static_cast<int>(sizeof(T));
+  Vector sums[rows][count] = {};
+  const T* a = args.a + i * args.a_row;
+  const T* b = args.b + j;
+  for (int64_t k = 0; k < args.k; ++k, a += args.a_column, b += args.b_row) {
+    Vector right[count];
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) {
+      right[v] = *reinterpret_cast<const Vector*>(b + v * kLanes);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+      const T left = a[r * args.a_row];
+#pragma GCC unroll 4
+      for (int v = 0; v < count; ++v) {
+        sums[r][v] += left * right[v];
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) {
+      *reinterpret_cast<Vector*>(args.c + (i + r) * args.c_row + j + v * kLanes) =
+          args.alpha * sums[r][v];
+    }
+  }
+}
+
+template <class T, int bytes, int rows, int count>
+inline void tile_column(const SmallProduct<T>& args, int64_t j) {
+  int64_t i = 0;
+  for (; i + rows <= args.m; i += rows) {
+    tile<T, bytes, rows, count>(args, i, j);
+  }
+  for (; i + 4 <= args.m; i += 4) {
+    tile<T, bytes, 4, count>(args, i, j);
+  }
+  for (; i < args.m; ++i) {
+    tile<T, bytes, 1, count>(args, i, j);
+  }
+}
+
 template <class T>
-constexpr Kernels<T> kTable = {
-    norm_forward<T>,  norm_backward<T>, rms_forward<T>,      rms_backward<T>, gelu_forward<T>,
-    gelu_backward<T>, softmax<T>,       softmax_backward<T>, column_sums<T>,  adamw<T>};
+void small_product(const SmallProduct<T>& args) {
+  constexpr int64_t kLanes = LIMBECK_VECTOR_BYTES / sizeof(T);
+  constexpr int kRows = LIMBECK_VECTOR_BYTES == 64 ? 12 : 6;  // 2 kRows of the 32 or 16 registers
+  int64_t j = 0;
+  for (; j + 2 * kLanes <= args.n; j += 2 * kLanes) {
+    tile_column<T, LIMBECK_VECTOR_BYTES, kRows, 2>(args, j);
+  }
+  for (; j + kLanes <= args.n; j += kLanes) {
+    tile_column<T, LIMBECK_VECTOR_BYTES, 12, 1>(args, j);
+  }
+  if constexpr (LIMBECK_VECTOR_BYTES == 64) {
+    for (; j + kLanes / 2 <= args.n; j += kLanes / 2) {
+      tile_column<T, 32, 12, 1>(args, j);
+    }
+  }
+  constexpr int64_t kFew = 16 / sizeof(T);
+  for (; j + kFew <= args.n; j += kFew) {
+    tile_column<T, 16, 12, 1>(args, j);
+  }
+  for (; j < args.n; ++j) {
+    tile_column<T, sizeof(T), 4, 1>(args, j);
+  }
+}
+
+template <class T>
+void transpose(
+    const T* __restrict from, int64_t rows, int64_t columns, int64_t stride, T* __restrict to) {
+  constexpr int64_t kBlock = 16;  // of columns: what is written stays in the cache
+  for (int64_t first = 0; first < columns; first += kBlock) {
+    const int64_t last = first + kBlock < columns ? first + kBlock : columns;
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = first; column < last; ++column) {
+        to[column * rows + row] = from[row * stride + column];
+      }
+    }
+  }
+}
+
+template <class T>
+constexpr Kernels<T> kTable = {norm_forward<T>, norm_backward<T>,    rms_forward<T>,
+                               rms_backward<T>, gelu_forward<T>,     gelu_backward<T>,
+                               softmax<T>,      softmax_backward<T>, column_sums<T>,
+                               adamw<T>,        small_product<T>,    transpose<T>};
 
 }  // namespace
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of linear layers, by the library that is faster for them here.
-//
-// libtorch brings two: MKL, which ATen uses for fp32, and oneDNN. On CPUs with AVX-512 that are
-// not Intel's, MKL runs its 256-bit loops and oneDNN is about twice as fast, but costs 9 us more a
-// call. Which one computes depends on the CPU, the dtype and the sizes only.
+// Matrix products of linear layers, each by what is fastest for it:
+//   up to 2^27 multiplications, fp32 and fp64 on the CPU: loops of our own (kernels/). They cost
+//   nothing to call and reach what the CPU can do while an operand fits into its cache; results do
+//   not depend on the number of threads.
+//   larger ones in fp32 on CPUs with AVX-512 that are not Intel's: oneDNN, which libtorch brings.
+//   MKL, which ATen uses, runs its 256-bit loops there, at half the speed.
+//   everything else: ATen.
+// Which one computes depends on the CPU, the dtype and the sizes only.
 #pragma once
 
 #include <ATen/ATen.h>

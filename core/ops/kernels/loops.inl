@@ -388,12 +388,19 @@ inline void tile(const SmallProduct<T>& args, int64_t i, int64_t j) {
       }
     }
   }
+  Vector start[count] = {};
+  if (args.bias != nullptr) {
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) {
+      start[v] = *reinterpret_cast<const Vector*>(args.bias + j + v * kLanes);
+    }
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < count; ++v) {
-      *reinterpret_cast<Vector*>(args.c + (i + r) * args.c_row + j + v * kLanes) =
-          args.alpha * sums[r][v];
+      auto* c = reinterpret_cast<Vector*>(args.c + (i + r) * args.c_row + j + v * kLanes);
+      *c = (args.adds ? *c : start[v]) + args.alpha * sums[r][v];
     }
   }
 }
@@ -440,12 +447,16 @@ void small_product(const SmallProduct<T>& args) {
 template <class T>
 void transpose(
     const T* __restrict from, int64_t rows, int64_t columns, int64_t stride, T* __restrict to) {
-  constexpr int64_t kBlock = 16;  // of columns: what is written stays in the cache
-  for (int64_t first = 0; first < columns; first += kBlock) {
-    const int64_t last = first + kBlock < columns ? first + kBlock : columns;
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t column = first; column < last; ++column) {
-        to[column * rows + row] = from[row * stride + column];
+  // Squares of whole cache lines on both sides.
+  constexpr int64_t kSquare = 16;
+  for (int64_t row = 0; row < rows; row += kSquare) {
+    const int64_t last_row = row + kSquare < rows ? row + kSquare : rows;
+    for (int64_t column = 0; column < columns; column += kSquare) {
+      const int64_t last_column = column + kSquare < columns ? column + kSquare : columns;
+      for (int64_t c = column; c < last_column; ++c) {
+        for (int64_t r = row; r < last_row; ++r) {
+          to[c * rows + r] = from[r * stride + c];
+        }
       }
     }
   }

@@ -5,6 +5,7 @@ limbeck_test(
   LABEL
   e2e
   SOURCES
+  e2e/check_test.cpp
   e2e/determinism_test.cpp
   e2e/program.cpp
   e2e/swap_test.cpp

@@ -127,6 +127,63 @@ TEST_CASE("newcomer: the commands of the README build a plugin against the build
   }
 }
 
+TEST_CASE("newcomer: a run of nothing but templates, in C++ and in C") {
+  for (const std::string language : {"cpp", "c"}) {
+    CAPTURE(language);
+    const TempFolder folder;
+    std::string manifest = "plugins = [\"basics\"";
+    for (const char* kind :
+         {"network", "method", "prepare", "loss", "dataset", "callback", "tracker"}) {
+      manifest += std::string(", \"") + LIMBECK_TEST_PLUGIN_DIR "/templates/template_" + kind +
+                  "_" + language + ".so\"";
+    }
+    manifest += R"(]
+[run]
+threads = 1
+[models.student]
+type = "my_plugin"
+config = { channels = 4 }
+[method]
+type = "my_plugin"
+[[prepare]]
+type = "my_plugin"
+[[prepare]]
+type = "flow_noise"
+[training.data]
+type = "my_plugin"
+train_batch_size = 8
+[training.optimizer]
+learning_rate = 1e-2
+[training.loop]
+max_train_steps = 6
+[training.tracker]
+trackers = ["my_plugin", "jsonl"]
+[callbacks.my_plugin]
+limit = 100.0
+)";
+    // The method in C has no terms.
+    manifest += language == "cpp" ? "[[losses]]\ntype = \"my_plugin\"\n" : "";
+    write_text(folder / "x.toml", manifest);
+
+    const auto outcome =
+        run_limbeck({"train", folder / "x.toml", "--override-output-dir", folder / "out"});
+    CHECK_MESSAGE(outcome.exit_code == 0, outcome.output);
+    const auto losses = metric(folder / "out/metrics.jsonl", "loss");
+    REQUIRE(losses.size() == 6);
+    const auto csv = read_text(folder / "out/metrics.csv");
+    CHECK(csv.find("6,loss,") != std::string::npos);
+    CHECK(csv.find("my_plugin/highest_loss,") != std::string::npos);
+    CHECK((csv.find("loss/my_plugin,") != std::string::npos) == (language == "cpp"));
+
+    // The callback stops a run whose loss is above its limit.
+    const auto stopped =
+        run_limbeck({"train", folder / "x.toml", "--override-output-dir", folder / "stopped",
+                     "--set", "callbacks.my_plugin.limit=1e-9"});
+    CHECK_MESSAGE(stopped.exit_code == 0, stopped.output);
+    CHECK(metric(folder / "stopped/metrics.jsonl", "loss").size() == 1);
+  }
+}
+
 TEST_CASE("newcomer: every plugin that is shipped keeps the rules") {
   const auto outcome =
       run_limbeck({"plugin", "check", "basics", "parquet", "quickstart", "sft", "wan"});

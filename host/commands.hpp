@@ -10,6 +10,8 @@ namespace limbeck::host {
 void train(const Options& options);
 void check(const Options& options);
 void sample(const Options& options);
+void inspect(const Options& options);
+void schema(const Options& options);
 void plugin_list(const Options& options);
 void plugin_info(const Options& options);
 void plugin_check(const Options& options);

@@ -13,7 +13,7 @@ namespace limbeck::host {
 
 struct InspectOptions {
   std::string filter;                   // of weights: parts of a name; empty: all
-  bool has_stats = false;               // of weights: reads the values
+  bool has_stats = false;               // reads all values of weights, all rows of data sets
   int64_t samples = 3;                  // of data sets: rows that are shown, at least 0
   std::filesystem::path contact_sheet;  // of data sets: a PNG file; empty: none
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,6 +15,7 @@
 #include "host/engine.hpp"
 #include "host/inspect.hpp"
 #include "host/plain_services.hpp"
+#include "host/value_stats.hpp"
 #include "media/image.hpp"
 #include "media/png.hpp"
 
@@ -115,15 +116,11 @@ void print_entry(const std::string& name, const PlainBatch::Entry& entry) {
     if (values.size() == 1) {
       std::cout << " = " << shortest(static_cast<double>(values.front()));
     } else if (!values.empty()) {
-      double sum = 0, squares = 0;
+      ValueStats stats;
       for (const float value : values) {
-        sum += static_cast<double>(value);
-        squares += static_cast<double>(value) * static_cast<double>(value);
+        stats.add(static_cast<double>(value));
       }
-      const double mean = sum / static_cast<double>(values.size());
-      const double variance = squares / static_cast<double>(values.size()) - mean * mean;
-      std::cout << ", mean " << static_cast<float>(mean) << ", std "
-                << static_cast<float>(std::sqrt(std::max(0.0, variance)));
+      std::cout << ", " << stats.text();
     }
     std::cout << '\n';
   }
@@ -142,6 +139,32 @@ void print_facts(const PlainBatch& facts) {
                 << (name.ends_with("bytes") ? bytes_text(count) : count_text(count)) << '\n';
     }
   }
+}
+
+// Every row: what its tensors hold, and which cannot be read.
+void print_stats(const OpenData& data) {
+  constexpr int64_t kShown = 10;
+  std::map<std::string, ValueStats> fields;
+  int64_t unreadable = 0;
+  for (int64_t row = 0; row < data.length(); ++row) {
+    try {
+      for (const auto& [name, entry] : data.read(row).entries) {
+        if (const auto* tensor = std::get_if<PlainTensor>(&entry)) {
+          for (const float value : tensor->floats()) {
+            fields[name].add(static_cast<double>(value));
+          }
+        }
+      }
+    } catch (const Error& error) {
+      if (++unreadable <= kShown) {
+        std::cout << "  row " << row << " cannot be read: " << error.message() << '\n';
+      }
+    }
+  }
+  for (const auto& [name, stats] : fields) {
+    std::cout << "  values of " << name << ": " << stats.text() << '\n';
+  }
+  std::cout << "  rows that cannot be read: " << unreadable << " of " << data.length() << '\n';
 }
 
 // ---- contact sheet
@@ -226,6 +249,9 @@ void print_data(const ComponentSpec& dataset, const InspectOptions& options) {
     } catch (const Error& error) {
       std::cout << "    cannot be read: " << error.message() << '\n';
     }
+  }
+  if (options.has_stats) {
+    print_stats(data);
   }
   if (!options.contact_sheet.empty()) {
     draw_contact_sheet(data, options.contact_sheet);

@@ -24,6 +24,7 @@
 #include "core/weights/safetensors_header.hpp"
 #include "core/weights/weight_files.hpp"
 #include "host/inspect.hpp"
+#include "host/value_stats.hpp"
 
 namespace limbeck::host {
 namespace {
@@ -138,48 +139,13 @@ std::optional<double> number_at(const WeightType& type, const char* bytes, size_
   return std::nullopt;
 }
 
-struct Stats {
-  double least = std::numeric_limits<double>::infinity();
-  double most = -std::numeric_limits<double>::infinity();
-  double sum = 0;
-  double squares = 0;
-  uint64_t finite = 0;
-  uint64_t other = 0;  // nan and infinities
-
-  void add(double value) {
-    if (!std::isfinite(value)) {
-      ++other;
-      return;
-    }
-    least = std::min(least, value);
-    most = std::max(most, value);
-    sum += value;
-    squares += value * value;
-    ++finite;
-  }
-  std::string text() const {
-    std::ostringstream out;
-    out << std::setprecision(4);
-    if (finite > 0) {
-      const auto count = static_cast<double>(finite);
-      const double mean = sum / count;
-      out << "min " << least << ", max " << most << ", mean " << mean << ", std "
-          << std::sqrt(std::max(0.0, squares / count - mean * mean));
-    }
-    if (other > 0) {
-      out << (finite > 0 ? ", " : "") << other << " not finite";
-    }
-    return out.str();
-  }
-};
-
 std::string stats_of(const fs::path& file, uint64_t offset, const TensorEntry& entry) {
   if (!number_at(*entry.type, "\0\0\0\0\0\0\0\0", 0)) {
     return "";
   }
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   std::vector<char> block(1 << 20);
-  Stats stats;
+  ValueStats stats;
   const size_t width = entry.type->bits / 8;
   for (uint64_t done = 0; done < entry.bytes();) {
     const auto wanted = std::min<uint64_t>(block.size(), entry.bytes() - done);

@@ -22,8 +22,12 @@ void dispatch(const Options& options) {
       return train(options);
     case Command::kCheck:
       return check(options);
+    case Command::kSchema:
+      return schema(options);
     case Command::kSample:
       return sample(options);
+    case Command::kInspect:
+      return inspect(options);
     case Command::kPluginList:
       return plugin_list(options);
     case Command::kPluginInfo:

@@ -2,6 +2,7 @@
 #include "host/options.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <sstream>
 
@@ -25,7 +26,11 @@ constexpr const char* kOverview =
     "  train CONFIG                 run the training that a manifest describes\n"
     "  check CONFIG                 say everything that is wrong with a manifest; train nothing\n"
     "  sample CONFIG --prompt TEXT  make pictures for prompts with the trained weights\n"
+    "  inspect PATH...              what is in weights, data sets, manifests and plugins\n"
     "  plugin list [CONFIG|NAME...] what the plugins offer\n"
+    "  plugin info NAME...          a plugin's components with all their options\n"
+    "  plugin check PATH...         whether plugins keep the rules\n"
+    "  plugin new NAME --kind KIND  a folder to begin a plugin with\n"
     "  plugin info NAME...          a plugin's components with all their options\n"
     "  plugin check PATH...         whether plugins keep the rules\n"
     "  plugin new NAME --kind KIND  a folder to begin a plugin with\n"
@@ -60,11 +65,25 @@ void add_config(Form& form) {
   form.positions.add("config", 1);
 }
 
+void add_dry_run(Form& form, const std::string& what) {
+  const std::string stages =
+      what +
+      ": parse (the manifest alone), plan (all but weights), load (weights and a batch), step "
+      "(one step, nothing is written); plan if not said";
+  form.named.add_options()("dry-run", po::value<std::string>()->implicit_value("plan"),
+                           stages.c_str());
+}
+
 Form train_form() {
   Form form;
   form.usage = "limbeck train CONFIG [options]\n\nRuns the training that CONFIG describes.";
   add_config(form);
-  form.named.add_options()("dry-run", "as `limbeck check`: everything but training");
+  add_dry_run(form, "check instead of training");
+  form.named.add_options()(
+      "profile", po::value<std::string>()->implicit_value("2-11"),
+      "FIRST-LAST: record these steps, 2-11 if not said, and write profile.json "
+      "(a trace for ui.perfetto.dev) and profile.txt to the output folder");
+  form.hidden.add_options()("resume-from-checkpoint", po::value<std::string>());
   add_common(form);
   return form;
 }
@@ -72,9 +91,11 @@ Form train_form() {
 Form check_form() {
   Form form;
   form.usage =
-      "limbeck check CONFIG [options]\n\nSays everything that is wrong with CONFIG. Reads no "
-      "weights and trains nothing.";
+      "limbeck check CONFIG [options]\n\nSays everything that is wrong with CONFIG, and what its "
+      "run would need. Trains nothing.";
   add_config(form);
+  add_dry_run(form, "how far to go");
+  form.named.add_options()("print-config", "print every key with its value and where it is from");
   add_common(form);
   return form;
 }
@@ -89,6 +110,25 @@ Form sample_form() {
                            "what to show; may be repeated")(
       "weights", po::value<std::string>(), "folder of exported weights for the trained role")(
       "output", po::value<std::string>()->default_value("samples"), "folder for the pictures");
+  add_common(form);
+  return form;
+}
+
+Form inspect_form() {
+  Form form;
+  form.usage =
+      "limbeck inspect PATH... [options]\n\nSays what is in weights (a file, an index, a folder), "
+      "data sets, manifests and plugins.";
+  form.named.add_options()("filter", po::value<std::string>(),
+                           "of weights: tensors with this text in their names, one line each")(
+      "stats",
+      "least, greatest and mean value of every tensor of weights, or of all rows of a data set, "
+      "and which rows cannot be read")("samples", po::value<int64_t>()->default_value(3),
+                                       "of data sets: rows to show")(
+      "contact-sheet", po::value<std::string>(),
+      "of data sets: a PNG file for the first frames of some clips");
+  form.hidden.add_options()("paths", po::value<std::vector<std::string>>());
+  form.positions.add("paths", -1);
   add_common(form);
   return form;
 }
@@ -141,6 +181,26 @@ Form plugin_new_form() {
   return form;
 }
 
+Form schema_form() {
+  Form form;
+  form.usage =
+      "limbeck schema [PLUGIN...] [options]\n\nPrints every key of a manifest, with the options of "
+      "the named plugins.";
+  form.named.add_options()("format", po::value<std::string>()->default_value("markdown"),
+                           "markdown, or json for a JSON Schema");
+  form.hidden.add_options()("plugins", po::value<std::vector<std::string>>());
+  form.positions.add("plugins", -1);
+  add_common(form);
+  return form;
+}
+
+bool parse_format(const std::string& name) {
+  if (name != "json" && name != "markdown") {
+    throw Error(Fault::kUsage, cat("unknown format '", name, "'"), "formats: markdown, json");
+  }
+  return name == "json";
+}
+
 std::string help_of(const Form& form) {
   std::ostringstream text;
   text << "Usage: " << form.usage << "\n\n" << form.named;
@@ -163,14 +223,15 @@ po::variables_map read(const Form& form, const std::vector<std::string>& argumen
   // Without allow_guessing: "--se" must not quietly be "--set" of one version and not of another.
   constexpr int kStyle =
       po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+  // An option whose value may be left out would take the manifest for it.
+  auto given = arguments;
+  std::replace(given.begin(), given.end(), std::string("--dry-run"), std::string("--dry-run=plan"));
+  std::replace(given.begin(), given.end(), std::string("--profile"), std::string("--profile=2-11"));
   po::variables_map values;
   try {
-    po::store(po::command_line_parser(arguments)
-                  .options(all)
-                  .positional(form.positions)
-                  .style(kStyle)
-                  .run(),
-              values);
+    po::store(
+        po::command_line_parser(given).options(all).positional(form.positions).style(kStyle).run(),
+        values);
   } catch (const po::unknown_option& error) {
     refuse_option(error.get_option_name(), form);
   } catch (const po::too_many_positional_options_error&) {
@@ -201,6 +262,52 @@ log::Level parse_level(const std::string& name) {
   return found->second;
 }
 
+DryRun parse_stage(const std::string& name) {
+  static const std::vector<std::pair<std::string, DryRun>> stages = {{"parse", DryRun::kParse},
+                                                                     {"plan", DryRun::kPlan},
+                                                                     {"load", DryRun::kLoad},
+                                                                     {"step", DryRun::kStep}};
+  for (const auto& [known, stage] : stages) {
+    if (known == name) {
+      return stage;
+    }
+  }
+  throw Error(Fault::kUsage, cat("unknown stage '", name, "' of --dry-run"),
+              "stages: parse, plan, load, step");
+}
+
+void read_dry_run(const po::variables_map& values, Command command, Options& options) {
+  if (values.count("resume-from-checkpoint") != 0) {
+    throw Error(Fault::kUsage, "--resume-from-checkpoint is not available in this version",
+                "start from exported weights: --set models.<role>.init_from=FOLDER");
+  }
+  if (values.count("dry-run") != 0) {
+    options.dry_run = parse_stage(values["dry-run"].as<std::string>());
+  } else if (command == Command::kCheck) {
+    options.dry_run = DryRun::kPlan;
+  }
+  options.prints_config = values.count("print-config") != 0;
+  options.manifest.needs_files = options.dry_run != DryRun::kParse;
+}
+
+// "2-11", or one step, "5".
+StepRange parse_steps(const std::string& text) {
+  const auto number = [&](std::string_view part) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    return error == std::errc() && end == part.data() + part.size() ? value : 0;
+  };
+  const auto dash = text.find('-');
+  const std::string_view all = text;
+  const int64_t first = number(all.substr(0, dash));
+  const int64_t last = dash == std::string::npos ? first : number(all.substr(dash + 1));
+  if (first < 1 || last < first) {
+    throw Error(Fault::kUsage,
+                cat("--profile: expected steps as FIRST-LAST, such as 2-11, got '", text, "'"));
+  }
+  return {first, last};
+}
+
 std::string word_of(const po::variables_map& values,
                     const char* option,
                     const std::vector<std::string>& words) {
@@ -216,9 +323,6 @@ std::string word_of(const po::variables_map& values,
 
 void read_plugins(const po::variables_map& values, Command command, Options& options) {
   options.plugins = value_or<std::vector<std::string>>(values, "plugins", {});
-  if (command == Command::kPluginList) {
-    return;
-  }
   if (options.plugins.empty()) {
     throw Error(Fault::kUsage, "no plugin was given", "see `limbeck plugin --help`");
   }
@@ -244,6 +348,23 @@ void read_config(const po::variables_map& values, const Form& form, Options& opt
   options.manifest.output_dir = value_or<std::string>(values, "override-output-dir", "");
 }
 
+void read_inspect(const po::variables_map& values, Options& options) {
+  for (const auto& path : value_or<std::vector<std::string>>(values, "paths", {})) {
+    options.paths.emplace_back(path);
+  }
+  if (options.paths.empty()) {
+    throw Error(Fault::kUsage, "nothing to inspect was given",
+                "give a file or a folder: weights, a data set, a manifest, a plugin");
+  }
+  options.filter = value_or<std::string>(values, "filter", "");
+  options.has_stats = values.count("stats") != 0;
+  options.samples = values["samples"].as<int64_t>();
+  if (options.samples < 0) {
+    throw Error(Fault::kUsage, cat("--samples is ", options.samples, ", expected at least 0"));
+  }
+  options.contact_sheet = value_or<std::string>(values, "contact-sheet", "");
+}
+
 Options read_command(Command command, const Form& form, const std::vector<std::string>& arguments) {
   const auto values = read(form, arguments);
   Options options;
@@ -254,13 +375,26 @@ Options read_command(Command command, const Form& form, const std::vector<std::s
   options.command = command;
   options.log_level = parse_level(values["log-level"].as<std::string>());
   options.manifest.is_strict = values.count("strict") != 0;
-  if (command == Command::kPluginList || command == Command::kPluginInfo ||
-      command == Command::kPluginCheck || command == Command::kPluginNew) {
+  if (command == Command::kPluginInfo || command == Command::kPluginCheck ||
+      command == Command::kPluginNew) {
     read_plugins(values, command, options);
     return options;
   }
+  if (command == Command::kInspect) {
+    read_inspect(values, options);
+    return options;
+  }
+  if (command == Command::kPluginList || command == Command::kSchema) {
+    options.plugins = value_or<std::vector<std::string>>(values, "plugins", {});
+    options.is_json =
+        command == Command::kSchema && parse_format(values["format"].as<std::string>());
+    return options;
+  }
   read_config(values, form, options);
-  options.is_dry_run = values.count("dry-run") != 0;
+  read_dry_run(values, command, options);
+  if (values.count("profile") != 0) {
+    options.profile = parse_steps(values["profile"].as<std::string>());
+  }
   if (command == Command::kSample) {
     options.prompts = value_or<std::vector<std::string>>(values, "prompt", {});
     options.weights = value_or<std::string>(values, "weights", "");
@@ -272,7 +406,14 @@ Options read_command(Command command, const Form& form, const std::vector<std::s
   return options;
 }
 
+// Commands of the plan of limbeck that are not built.
+constexpr const char* kCommandsToCome[] = {"export", "import", "preprocess", "launch", "bench"};
+
 [[noreturn]] void refuse_command(const std::string& word, const std::vector<std::string>& known) {
+  if (std::find(std::begin(kCommandsToCome), std::end(kCommandsToCome), word) !=
+      std::end(kCommandsToCome)) {
+    throw Error(Fault::kUsage, cat("`limbeck ", word, "` is not available in this version"));
+  }
   const std::string near = nearest(word, known);
   throw Error(Fault::kUsage, cat("unknown command '", word, "'"),
               near.empty() ? cat("commands: ", join(known)) : cat("did you mean '", near, "'?"));
@@ -304,9 +445,7 @@ Options read_plugin_command(std::vector<std::string> arguments) {
   refuse_command("plugin " + word, {"plugin list", "plugin info", "plugin check", "plugin new"});
 }
 
-}  // namespace
-
-Options parse_options(int argc, const char* const* argv) {
+Options parse_command_line(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   Options options;
   options.text = kOverview;
@@ -332,10 +471,25 @@ Options parse_options(int argc, const char* const* argv) {
   if (word == "sample") {
     return read_command(Command::kSample, sample_form(), arguments);
   }
+  if (word == "schema") {
+    return read_command(Command::kSchema, schema_form(), arguments);
+  }
+  if (word == "inspect") {
+    return read_command(Command::kInspect, inspect_form(), arguments);
+  }
   if (word == "plugin") {
     return read_plugin_command(arguments);
   }
-  refuse_command(word, {"train", "check", "sample", "plugin", "--help", "--version"});
+  refuse_command(
+      word, {"train", "check", "sample", "inspect", "plugin", "schema", "--help", "--version"});
+}
+
+}  // namespace
+
+Options parse_options(int argc, const char* const* argv) {
+  Options options = parse_command_line(argc, argv);
+  options.arguments.assign(argv, argv + argc);
+  return options;
 }
 
 }  // namespace limbeck::host

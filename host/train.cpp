@@ -5,12 +5,15 @@
 namespace limbeck::host {
 
 void train(const Options& options) {
-  if (options.is_dry_run) {
+  if (options.dry_run != DryRun::kNone) {
     check(options);
     return;
   }
   Job job;
   job.kind = JobKind::kTrain;
+  job.arguments = options.arguments;
+  job.first_profiled_step = options.profile.first;
+  job.last_profiled_step = options.profile.last;
   run(job, options.config, options.manifest);
 }
 

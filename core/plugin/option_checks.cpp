@@ -28,7 +28,7 @@ bool is_option_name(const char* name) {
          is_component_name(bounded(name, kMaxName));
 }
 
-// "models.critic.optimizer.learning_rate"
+// "models.x.optimizer.learning_rate"
 bool is_key(std::string_view text) {
   const bool has_only = std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';

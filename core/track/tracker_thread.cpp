@@ -69,9 +69,8 @@ void TrackerThread::State::tell_failure(lb_status* status, bool is_kept) {
     return;
   }
   ++report.kinds;
-  log::warn("track", cat("tracker '", report.name, "': ", error.what(),
-                         is_kept ? "; it is tried again later" : "; this record is lost",
-                         ", and this is not said again"));
+  log::warn("track", cat("tracker '", report.name, "' failed and ",
+                         is_kept ? "is tried again later" : "lost a record", ": ", error.what()));
 }
 
 // Offers what waits until the queue is empty or the tracker cannot take more now.

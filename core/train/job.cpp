@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/train/job.hpp"
 
+#include <sstream>
+#include <string>
+
 #include <limbeck/draft/sample.h>
 
 #include "core/base/log.hpp"
@@ -16,6 +19,10 @@ namespace limbeck {
 namespace {
 
 void train_recorded(Run& run, const Job& job) {
+  std::istringstream lines(describe_run(run));
+  for (std::string line; std::getline(lines, line);) {
+    log::info("run", line);
+  }
   RunRecord record(run, *job.registry, job.arguments);
   try {
     train(run, {job.first_profiled_step, job.last_profiled_step});

@@ -26,7 +26,8 @@ struct RoleMemory {
 
 RoleMemory memory_of(const Role& role);
 
-// Bytes. Validation, exports and checkpoints are not in it.
+// Bytes. Validation and exports are not in it, nor what the C library's heap keeps of freed
+// tensors.
 struct MemoryPlan {
   std::vector<RoleMemory> roles;
   // Tensors of one step beside those of the roles, at their most; its batches too.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/WrapDimUtils.h>
 #include <c10/core/Allocator.h>
 #include <torch/library.h>
 
@@ -76,6 +77,24 @@ at::Tensor mse_loss_grad_shape(const at::Tensor& /*grad_out*/,
 at::Tensor where_shape(const at::Tensor& condition, const at::Tensor& a, const at::Tensor& b) {
   const auto sizes = at::infer_size(condition.sizes(), at::infer_size(a.sizes(), b.sizes()));
   return at::empty(sizes, condition.options().dtype(at::result_type(a, b)));
+}
+
+at::Tensor same_shape(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
+
+at::Tensor index_select_shape(const at::Tensor& x, int64_t dim, const at::Tensor& index) {
+  auto sizes = x.sizes().vec();
+  if (!sizes.empty()) {
+    sizes[static_cast<size_t>(at::maybe_wrap_dim(dim, x.dim()))] = index.numel();
+  }
+  return at::empty(sizes, x.options());
+}
+
+at::Tensor embedding_grad_shape(const at::Tensor& grad_out,
+                                const at::Tensor& /*indices*/,
+                                int64_t count,
+                                int64_t /*padding*/,
+                                bool /*scales*/) {
+  return at::empty({count, grad_out.size(-1)}, grad_out.options());
 }
 
 at::Tensor convolution_shape(const at::Tensor& x,
@@ -168,7 +187,10 @@ at::Tensor attention(const at::Tensor& q,
 
 TORCH_LIBRARY_IMPL(aten, Meta, library) {
   library.impl("mse_loss_backward", mse_loss_grad_shape);
+  library.impl("relu", same_shape);
   library.impl("where.self", where_shape);
+  library.impl("index_select", index_select_shape);
+  library.impl("embedding_dense_backward", embedding_grad_shape);
   library.impl("convolution_overrideable", convolution_shape);
   library.impl("convolution_backward_overrideable", convolution_grad_shapes);
   library.impl("native_layer_norm", layer_norm_shapes);
@@ -284,7 +306,11 @@ bool read_all(int input, std::string& text) {
   }
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+// libtorch's texts are long; the first sentence names the operator.
+std::string first_sentence(const std::string& text) {
+  const auto line = text.substr(0, text.find('\n'));
+  return line.substr(0, line.find(". "));
+}
 
 Rehearsal::Result to_result(const std::string& text, int status) {
   Rehearsal::Result result;
@@ -297,7 +323,7 @@ Rehearsal::Result to_result(const std::string& text, int status) {
   } else if (json.contains("bytes")) {
     result.bytes = json["bytes"].get<int64_t>();
   } else if (json.contains("unknown")) {
-    result.unknown = first_line(json["unknown"].get<std::string>());
+    result.unknown = first_sentence(json["unknown"].get<std::string>());
   } else {
     Error error(static_cast<Fault>(json["fault"].get<int>()), json["message"].get<std::string>(),
                 json["hint"].get<std::string>());

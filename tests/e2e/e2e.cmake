@@ -5,7 +5,10 @@ limbeck_test(
   LABEL
   e2e
   SOURCES
+  e2e/check_test.cpp
+  e2e/data_test.cpp
   e2e/determinism_test.cpp
+  e2e/inspect_test.cpp
   e2e/program.cpp
   e2e/swap_test.cpp
   e2e/wrong_input_test.cpp

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -79,6 +80,22 @@ Outcome signal_limbeck(const std::vector<std::string>& arguments,
                        const std::string& text,
                        int signal) {
   return finish(start(arguments), text, signal);
+}
+
+std::string shell(const std::string& command) {
+  FILE* pipe = popen(("{ " + command + "\n} 2>&1").c_str(), "r");
+  if (pipe == nullptr) {
+    throw std::runtime_error("popen failed");
+  }
+  std::string output;
+  char buffer[4096];
+  while (const size_t count = fread(buffer, 1, sizeof(buffer), pipe)) {
+    output.append(buffer, count);
+  }
+  if (pclose(pipe) != 0) {
+    throw std::runtime_error(command + "\n" + output);
+  }
+  return output;
 }
 
 TempFolder::TempFolder() {

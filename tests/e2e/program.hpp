@@ -22,6 +22,9 @@ Outcome signal_limbeck(const std::vector<std::string>& arguments,
                        const std::string& text,
                        int signal);
 
+// Runs a command with the shell and returns what it wrote. Throws with that unless it succeeds.
+std::string shell(const std::string& command);
+
 // A folder of its own for a test, empty, removed at the end.
 class TempFolder {
  public:

@@ -13,21 +13,14 @@ using namespace limbeck::testing;
 
 namespace {
 
-void shell(const std::string& command, const TempFolder& folder) {
-  const auto log = folder / "log.txt";
-  const int status = std::system((command + " > '" + log + "' 2>&1").c_str());
-  REQUIRE_MESSAGE(status == 0, command << "\n" << read_text(log));
-}
-
 // The folder of the two plugins, built once, and the prefix they were built against.
 struct Outside {
   Outside() {
-    shell("cmake --install '" LIMBECK_BINARY_DIR "' --prefix '" + folder / "prefix" + "'", folder);
+    shell("cmake --install '" LIMBECK_BINARY_DIR "' --prefix '" + folder / "prefix" + "'");
     shell("cmake -S '" LIMBECK_SOURCE_DIR "/tests/outside' -B '" + folder / "build" +
-              "' -G Ninja -DCMAKE_PREFIX_PATH='" + folder / "prefix" +
-              "' -DLIMBECK_TORCH_DIR='" LIMBECK_TORCH_DIR "'",
-          folder);
-    shell("cmake --build '" + folder / "build" + "'", folder);
+          "' -G Ninja -DCMAKE_PREFIX_PATH='" + folder / "prefix" +
+          "' -DLIMBECK_TORCH_DIR='" LIMBECK_TORCH_DIR "'");
+    shell("cmake --build '" + folder / "build" + "'");
   }
   TempFolder folder;
 };
@@ -86,10 +79,8 @@ TEST_CASE("swap: a model family that shares libtorch from outside the tree") {
 }
 
 TEST_CASE("swap: the installed program runs by itself") {
-  const TempFolder folder;
   const auto program = outside().folder / "prefix/bin/limbeck";
-  shell("'" + program + "' plugin list", folder);
-  const auto list = read_text(folder / "log.txt");
+  const auto list = shell("'" + program + "' plugin list");
   for (const char* name : {"wan", "sft", "velocity_mse", "parquet", "digit_clips"}) {
     CAPTURE(name);
     CHECK(list.find(name) != std::string::npos);

@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 
 using limbeck::host::Command;
+using limbeck::host::DryRun;
 using limbeck::host::Options;
 
 namespace {
@@ -39,9 +40,47 @@ TEST_CASE("options: train takes its manifest by position or by name, and overrid
   CHECK(options.manifest.set == std::vector<std::string>{"run.seed=1", "a=b"});
   CHECK(options.manifest.output_dir == "out");
   CHECK(options.log_level == limbeck::log::Level::kDebug);
-  CHECK_FALSE(options.is_dry_run);
+  CHECK(options.dry_run == DryRun::kNone);
   CHECK(parse({"train", "--config", "y.toml", "--dry-run"}).config == "y.toml");
-  CHECK(parse({"train", "--config", "y.toml", "--dry-run"}).is_dry_run);
+}
+
+TEST_CASE("options: a dry run has a stage, and does not take the manifest for one") {
+  CHECK(parse({"train", "x.toml", "--dry-run"}).dry_run == DryRun::kPlan);
+  CHECK(parse({"train", "x.toml", "--dry-run=parse"}).dry_run == DryRun::kParse);
+  CHECK(parse({"train", "x.toml", "--dry-run=load"}).dry_run == DryRun::kLoad);
+  CHECK(parse({"check", "x.toml", "--dry-run=step"}).dry_run == DryRun::kStep);
+  CHECK(parse({"check", "x.toml"}).dry_run == DryRun::kPlan);
+  CHECK(parse({"train", "--dry-run", "x.toml"}).config == "x.toml");
+  CHECK(parse({"check", "x.toml", "--print-config"}).prints_config);
+  CHECK(message_of({"train", "x.toml", "--dry-run=plant"}) ==
+        "unknown stage 'plant' of --dry-run\n  hint: stages: parse, plan, load, step");
+
+  // Files are looked for unless the manifest alone is asked about.
+  CHECK(parse({"train", "x.toml"}).manifest.needs_files);
+  CHECK(parse({"check", "x.toml"}).manifest.needs_files);
+  CHECK_FALSE(parse({"check", "x.toml", "--dry-run=parse"}).manifest.needs_files);
+}
+
+TEST_CASE("options: what users know and this version does not have is told, not swallowed") {
+  CHECK(message_of({"train", "x.toml", "--resume-from-checkpoint", "latest"})
+            .starts_with("--resume-from-checkpoint is not available in this version"));
+  CHECK(message_of({"launch", "x.toml"}) == "`limbeck launch` is not available in this version");
+}
+
+TEST_CASE("options: steps to profile") {
+  CHECK(parse({"train", "x.toml"}).profile.last < 1);
+  const auto usual = parse({"train", "--profile", "x.toml"});
+  CHECK(usual.config == "x.toml");
+  CHECK(usual.profile.first == 2);
+  CHECK(usual.profile.last == 11);
+  CHECK(parse({"train", "x.toml", "--profile=7"}).profile.first == 7);
+  CHECK(parse({"train", "x.toml", "--profile=7"}).profile.last == 7);
+  CHECK(parse({"train", "x.toml", "--profile=10-200"}).profile.last == 200);
+  for (const char* bad : {"--profile=0", "--profile=5-4", "--profile=x", "--profile=3-",
+                          "--profile=-3", "--profile=1-2-3", "--profile=1.5"}) {
+    CHECK(message_of({"train", "x.toml", bad})
+              .starts_with("--profile: expected steps as FIRST-LAST, such as 2-11, got '"));
+  }
 }
 
 TEST_CASE("options: sample takes prompts, and needs one") {

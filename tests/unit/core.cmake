@@ -16,6 +16,7 @@ limbeck_test(
   unit/norm_test.cpp
   unit/optimizer_test.cpp
   unit/plan_test.cpp
+  unit/products_test.cpp
   unit/progress_test.cpp
   unit/random_test.cpp
   unit/record_test.cpp

@@ -351,7 +351,7 @@ Json by_type(const std::vector<const Component*>& components, const Make& make) 
                           {"required", {"type"}}};
     choices.push_back({{"if", is_type}, {"then", make(*component)}});
   }
-  Json schema = {{"type", "object"}};
+  Json schema = {{"type", "object"}, {"properties", {{"type", {{"type", "string"}}}}}};
   if (!choices.empty()) {
     schema["allOf"] = choices;
   }

@@ -209,6 +209,9 @@ TEST_CASE("record: a run leaves its resolved manifest and what it was made of") 
       run_limbeck({"train", kTinyManifest, "--override-output-dir", folder / "out", "--set",
                    clips_setting(), "--set", "training.loop.max_train_steps=1"});
   REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.output);
+  // Said at the start, in the units that people count in.
+  CHECK(prints(outcome, "16 a step, "));
+  CHECK(prints(outcome, " batches an epoch; 1 steps are 0.0 epochs"));
 
   const auto record = nlohmann::json::parse(read_text(folder / "out/run.json"));
   CHECK(record.at("outcome") == "finished");

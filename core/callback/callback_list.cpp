@@ -74,12 +74,16 @@ void CallbackList::tell(lb_event_kind kind, const EventFacts& facts) {
     }
     const auto event = make_event(*entry, kind, facts, values.get());
     const profile::Scope scope("callback", entry->instance.spec().component->table->name);
-    auto* status = entry->instance.vtable().event(entry->instance.self(), &event);
-    if (kind == LB_ON_ERROR && status != nullptr) {
-      log::warn("callback", to_error(status).with(entry->instance.title()).what());
-      continue;
+    const auto& instance = entry->instance;
+    try {
+      call_plugin([&] { return instance.vtable().event(instance.self(), &event); },
+                  [&] { return instance.title(); });
+    } catch (const Error& error) {
+      if (kind != LB_ON_ERROR) {
+        throw;
+      }
+      log::warn("callback", error.what());  // the first error is the one to tell
     }
-    check(status, entry->instance.title());
   }
   if (kind == LB_ON_VALIDATE) {
     validation_was_requested_ = false;

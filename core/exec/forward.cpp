@@ -140,7 +140,8 @@ void run_forward(Role& role, uint32_t flags, const lb_batch& in, lb_batch& out) 
         sizeof(lb_units), flags,     dtype_of(role.compute_type()), 0, &forward, units_run,
         units_split,      units_join};
     lb_batch filled;
-    check(role.vtable().forward(role.self(), &units, &in, &filled));
+    call_plugin([&] { return role.vtable().forward(role.self(), &units, &in, &filled); },
+                [] { return std::string(); });
     count_forward(role.name(), take_work(filled), mode_of(role, flags, has_history(filled)));
     for (auto& [name, entry] : filled.entries) {
       out.put(name, std::move(entry));

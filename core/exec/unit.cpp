@@ -219,12 +219,11 @@ void Body::run(const UnitPlace& place,
     std::for_each(out.begin(), out.end(), discard);
     throw error;
   };
-  if (auto* status = table_.run(table_.self, &call)) {
-    try {
-      check(status, "while running " + title_of(place));
-    } catch (const Error& error) {
-      fail(error);
-    }
+  try {
+    call_plugin([&] { return table_.run(table_.self, &call); },
+                [&] { return "while running " + title_of(place); });
+  } catch (const Error& error) {
+    fail(error);
   }
   if (std::find(out.begin(), out.end(), nullptr) != out.end()) {
     fail(Error(Fault::kPlugin, cat("the body of ", title_of(place), " left an output empty")));

@@ -22,7 +22,7 @@ class Instance {
       : spec_(&spec), vtable_(&spec.component->vtable<Vtable>()) {
     call_plugin(
         [&] { return vtable_->create(spec.component->library->state, spec.config.get(), &self_); },
-        title());
+        [this] { return title(); });
   }
   ~Instance() {
     if (self_ != nullptr) {

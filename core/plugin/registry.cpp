@@ -264,7 +264,7 @@ void Registry::start(const lb_host& host) {
       const CrashNote note(
           cat("in init() of plugin ", full_name(library), ", ", library.path.string()));
       call_plugin([&] { return library.plugin->init(&host, &library.state); },
-                  cat("while starting plugin ", full_name(library)));
+                  [&] { return cat("while starting plugin ", full_name(library)); });
     }
     library.is_started = true;
   }

@@ -47,17 +47,20 @@ LIMBECK_API Error to_error(lb_status* status);
 // Throws the status, which it takes over, as an Error with one more frame; NULL: does nothing.
 LIMBECK_API void check(lb_status* status, std::string frame = "");
 
-// Calls a function of a plugin, which returns an lb_status*, and throws what it returns, as check()
-// does. An exception that leaves the function breaks the ABI's contract: it is told as an error.
-template <class F>
-void call_plugin(F&& function, std::string frame) {
+// Calls a function of a plugin, which returns an lb_status*, and throws what it returns as an Error
+// with the frame that `frame()` makes. An exception that leaves the function breaks the ABI's
+// contract: it is told as an error.
+template <class F, class Frame>
+void call_plugin(F&& function, const Frame& frame) {
   lb_status* status = nullptr;
   try {
     status = std::forward<F>(function)();
   } catch (...) {
     status = status_of_escaped_exception();
   }
-  check(status, std::move(frame));
+  if (status != nullptr) {
+    check(status, frame());
+  }
 }
 
 // The body of a function that a plugin calls: no exception leaves it.

@@ -100,8 +100,8 @@ std::vector<Round> plan_step(const Method& method,
     return {round};
   }
   lb_plan table = {sizeof(lb_plan), 0, &planning, plan_round, plan_update, plan_average};
-  check(method.vtable().plan(method.self(), step, &table),
-        cat("while planning step ", step, " ", method.title()));
+  call_plugin([&] { return method.vtable().plan(method.self(), step, &table); },
+              [&] { return cat("while planning step ", step, " ", method.title()); });
   return std::move(planning.rounds);
 }
 

@@ -100,7 +100,8 @@ void StepRunner::start() {
   auto step = make_step(micro);
   step.backward = nullptr;
   step.terms = nullptr;
-  check(method.vtable().start(method.self(), &step), cat("while starting ", method.title()));
+  call_plugin([&] { return method.vtable().start(method.self(), &step); },
+              [&] { return cat("while starting ", method.title()); });
 }
 
 void StepRunner::run(int64_t step, const std::function<void(uint32_t round)>& after_round) {
@@ -174,7 +175,8 @@ void StepRunner::run_micro_step(MicroStep& micro) {
   lb_tensor* loss = nullptr;
   {
     const profile::Scope method_scope("method", method.spec().component->table->name);
-    check(method.vtable().loss(method.self(), &step, &loss), method.title());
+    call_plugin([&] { return method.vtable().loss(method.self(), &step, &loss); },
+                [&] { return method.title(); });
   }
   if (loss != nullptr) {
     differentiate(micro, 0, take(loss));
@@ -202,8 +204,9 @@ void StepRunner::prepare(MicroStep& micro, lb_batch& batch) {
   for (const auto& hook : parts_.hooks.prepare) {
     const profile::Scope scope("hook", hook->instance.spec().component->table->name);
     const auto step = make_hook_step(micro, hook->models);
-    check(hook->instance.vtable().prepare(hook->instance.self(), &step, &batch),
-          hook->instance.title());
+    const auto& instance = hook->instance;
+    call_plugin([&] { return instance.vtable().prepare(instance.self(), &step, &batch); },
+                [&] { return instance.title(); });
   }
   micro.batch = before;
   ++micro.batches;
@@ -324,13 +327,14 @@ at::Tensor StepRunner::sum_terms(const MicroStep& micro, const lb_batch& values)
     const profile::Scope scope("hook", hook->instance.spec().component->table->name);
     auto step = make_hook_step(micro, hook->models);
     lb_tensor* result = nullptr;
-    check(hook->instance.vtable().loss(hook->instance.self(), &step, &values, &result),
-          hook->instance.title());
+    const auto& instance = hook->instance;
+    call_plugin([&] { return instance.vtable().loss(instance.self(), &step, &values, &result); },
+                [&] { return instance.title(); });
     if (result == nullptr) {
-      throw Error(Fault::kPlugin, "the loss hook returned no loss").with(hook->instance.title());
+      throw Error(Fault::kPlugin, "the loss hook returned no loss").with(instance.title());
     }
     auto term = take(result);
-    parts_.metrics.add("loss/" + hook->instance.spec().component->name(), term, LB_MEAN);
+    parts_.metrics.add("loss/" + instance.spec().component->name(), term, LB_MEAN);
     term = hook->weight == 1.0 ? term : term * hook->weight;
     sum = sum.defined() ? sum + term : term;
   }

@@ -18,7 +18,7 @@
 namespace limbeck {
 namespace {
 
-RandomContext context;
+RandomContext present;
 std::map<std::string, at::Tensor> recorded;
 
 // Four numbers come from one counter value, so any range can be produced on its own.
@@ -52,8 +52,8 @@ void box_muller(uint32_t first, uint32_t second, float* out) {
 
 // Where row `i` of a draw with `rows` rows stands in the step's global batch.
 uint64_t place_of(const lb_key& key, int64_t rows, int64_t i) {
-  const int64_t first = static_cast<int64_t>(key.micro) * context.data_size * rows;
-  return static_cast<uint64_t>(first + context.data_rank + i * context.data_size);
+  const int64_t first = static_cast<int64_t>(key.micro) * present.data_size * rows;
+  return static_cast<uint64_t>(first + present.data_rank + i * present.data_size);
 }
 
 void check_key(const lb_key* key) {
@@ -156,11 +156,11 @@ lb_status* random_permutation(const lb_key* key, int64_t* out, uint32_t count) n
 
 }  // namespace
 
-void set_random_context(const RandomContext& to) { context = to; }
+void set_random_context(const RandomContext& to) { present = to; }
 void set_recorded_draws(std::map<std::string, at::Tensor> draws) { recorded = std::move(draws); }
 
 uint64_t fold_key(const lb_key& key) {
-  uint64_t hash = splitmix64(context.seed);
+  uint64_t hash = splitmix64(present.seed);
   const auto fold = [&hash](uint64_t field) { hash = splitmix64(hash ^ splitmix64(field)); };
   fold(static_cast<uint64_t>(key.stream));
   fold(fnv1a64(key.purpose));

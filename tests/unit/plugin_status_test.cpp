@@ -36,6 +36,24 @@ TEST_CASE("status: an error that goes through a plugin comes back whole") {
                                                   "while running step 3"});
 }
 
+TEST_CASE("status: a call of a plugin that throws is an error with its frame, made only then") {
+  int frames = 0;
+  const auto frame = [&]() -> std::string {
+    ++frames;
+    return "in losses[0] 'x'";
+  };
+  limbeck::call_plugin([]() -> lb_status* { return nullptr; }, frame);
+  CHECK(frames == 0);
+  CHECK_THROWS_WITH_AS(
+      limbeck::call_plugin([]() -> lb_status* { throw std::runtime_error("sunk"); }, frame),
+      doctest::Contains("in losses[0] 'x'"), limbeck::Error);
+  CHECK_THROWS_WITH_AS(
+      limbeck::call_plugin([] { return limbeck::make_status(LB_INVALID_ARGUMENT, "refused"); },
+                           frame),
+      doctest::Contains("in losses[0] 'x'"), limbeck::Error);
+  CHECK(frames == 2);
+}
+
 TEST_CASE("status: success throws nothing") {
   CHECK_NOTHROW(limbeck::check(nullptr, "while doing nothing"));
   CHECK(limbeck::guard([] {}) == nullptr);

@@ -311,7 +311,7 @@ StepRange parse_steps(const std::string& text) {
 std::string word_of(const po::variables_map& values,
                     const char* option,
                     const std::vector<std::string>& words) {
-  const auto word = value_or<std::string>(values, option, "");
+  auto word = value_or<std::string>(values, option, "");
   if (std::find(words.begin(), words.end(), word) == words.end()) {
     throw Error(
         Fault::kUsage,

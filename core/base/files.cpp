@@ -121,7 +121,7 @@ std::string read_file(const fs::path& path) {
     content.reserve(static_cast<size_t>(status.st_size));
   }
   // Until the end rather than st_size bytes: pipes and /proc have no size.
-  std::array<char, 1 << 16> block;
+  std::array<char, 1 << 16> block{};
   for (;;) {
     const ssize_t n = ::read(file.number(), block.data(), block.size());
     if (n == 0) {

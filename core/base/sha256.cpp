@@ -33,7 +33,7 @@ uint32_t big_endian(const unsigned char* bytes) {
 }  // namespace
 
 void Sha256::absorb(const unsigned char* block) {
-  std::array<uint32_t, 64> w;
+  std::array<uint32_t, 64> w{};
   for (size_t t = 0; t < 16; ++t) {
     w[t] = big_endian(block + 4 * t);
   }

@@ -329,7 +329,7 @@ std::vector<lb_option> training_options() {
       unavailable("decay_interval_steps"),
       unavailable("cache_tile_buf"),
   };
-  constexpr auto nested = [](const char* name, const lb_option* fields, uint32_t count) {
+  const auto nested = [](const char* name, const lb_option* fields, uint32_t count) {
     lb_option option = key(name, LB_TABLE, nullptr, "");
     option.fields = {sizeof(lb_option), count, fields};
     return option;

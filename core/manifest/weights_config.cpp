@@ -56,9 +56,8 @@ Node to_node(const Json& json, const Position& at) {
     node.value = json.get<std::string>();
   } else if (json.is_boolean()) {
     node.value = json.get<bool>();
-  } else if (json.is_number_integer() && !json.is_number_unsigned()) {
-    node.value = json.get<int64_t>();
-  } else if (json.is_number_unsigned() && json.get<uint64_t>() <= INT64_MAX) {
+  } else if (json.is_number_integer() &&
+             (!json.is_number_unsigned() || json.get<uint64_t>() <= INT64_MAX)) {
     node.value = json.get<int64_t>();
   } else if (json.is_number()) {
     node.value = json.get<double>();
@@ -80,7 +79,7 @@ std::string reason_of(const Json::exception& error) {
 Node read_weights_config(const fs::path& folder, std::string_view kind, Diagnostics& diagnostics) {
   const fs::path path = find_file(folder, kind);
   const Position at{path.string(), 0, 0};
-  const Node empty{Node::Table{}, at};
+  Node empty{Node::Table{}, at};
   if (path.empty()) {
     return empty;
   }

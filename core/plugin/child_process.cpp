@@ -99,7 +99,7 @@ void work_in_child(const std::function<std::string(const ChildReport&)>& work, i
 }
 
 bool append_from(int descriptor, std::string& text) {
-  std::array<char, 4096> buffer;
+  std::array<char, 4096> buffer{};
   const ssize_t size = read(descriptor, buffer.data(), buffer.size());
   text.append(buffer.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
   return size > 0;

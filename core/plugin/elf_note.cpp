@@ -84,7 +84,7 @@ class File {
 
   template <class T>
   T get(uint64_t offset, const char* what) const {
-    T value;
+    T value{};
     read(offset, &value, sizeof(T), what);
     return value;
   }

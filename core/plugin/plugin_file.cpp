@@ -104,7 +104,7 @@ SearchPath plugin_search_path() {
 
 fs::path find_plugin(const std::string& name, const fs::path& relative_to) {
   if (is_path(name)) {
-    const fs::path path = fs::absolute(relative_to / name).lexically_normal();
+    fs::path path = fs::absolute(relative_to / name).lexically_normal();
     std::error_code ignored;
     if (!fs::exists(path, ignored)) {
       throw Error(Fault::kPlugin, cat("plugin '", name, "' was not found; tried ", path.string()),
@@ -120,7 +120,7 @@ fs::path find_plugin(const std::string& name, const fs::path& relative_to) {
   const SearchPath search = plugin_search_path();
   std::vector<std::string> tried;
   for (const auto& folder : search.folders) {
-    const fs::path path = folder / (name + ".so");
+    fs::path path = folder / (name + ".so");
     std::error_code ignored;
     if (fs::exists(path, ignored)) {
       return path;

@@ -206,7 +206,7 @@ Faults check_names(const char* const* names, const Slot& slot) {
 // Members are read bytewise: the vtable's type is known by its kind only.
 template <class T>
 T member(const void* vtable, const Slot& slot) {
-  T value;
+  T value{};
   std::memcpy(&value, static_cast<const char*>(vtable) + slot.offset, sizeof(value));
   return value;
 }

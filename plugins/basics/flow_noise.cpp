@@ -3,10 +3,13 @@
 
 #include <vector>
 
-#include "basics/noise_level.hpp"
+#include <limbeck/diffusion/density.hpp>
+#include <limbeck/diffusion/schedule.hpp>
 
 namespace basics {
 namespace {
+
+namespace diffusion = lb::diffusion;
 
 constexpr uint32_t kNormaliser = 0;
 
@@ -51,10 +54,10 @@ lb::Tensor FlowNoise::draw_places(const lb::Step& step, int64_t count) const {
   constexpr const char* kPurpose = "flow_noise.timestep";
   if (options_.weighting_scheme == "logit_normal") {
     const lb::Tensor z = step.normal(kPurpose, {count}).to(LB_F64);
-    return logit_normal(z, options_.logit_mean, options_.logit_std);
+    return diffusion::logit_normal(z, options_.logit_mean, options_.logit_std);
   }
   const lb::Tensor u = step.uniform(kPurpose, {count}).to(LB_F64);
-  return options_.weighting_scheme == "mode" ? mode(u, options_.mode_scale) : u;
+  return options_.weighting_scheme == "mode" ? diffusion::mode(u, options_.mode_scale) : u;
 }
 
 void FlowNoise::prepare(const lb::Step& step, lb::Batch& batch) {
@@ -72,13 +75,13 @@ void FlowNoise::prepare(const lb::Step& step, lb::Batch& batch) {
                                              : step.facts().number("pipeline.flow_shift", 1.0);
   // Levels in f64, rounded once: in f32 the shift alone moves a timestep by its last bit.
   const lb::Tensor places = draw_places(step, samples);
-  const lb::Tensor level =
-      options_.discrete ? discrete_level(places, s) : continuous_level(places, s);
+  const lb::Tensor level = options_.discrete ? diffusion::discrete_level(places, s)
+                                             : diffusion::continuous_level(places, s);
   const lb::Tensor sigma = level.to(LB_F32);
 
   static const lb::Op lerp("aten::lerp", "Tensor");
   batch.set("noisy", lerp({latents, noise, sigma.reshape({samples, 1, 1, 1, 1})}));
-  batch.set("timestep", (kLevels * level).to(LB_F32));
+  batch.set("timestep", (diffusion::kTimeScale * level).to(LB_F32));
   batch.set("sigma", sigma);
   batch.set("noise", noise);
   batch.set("latents", latents);

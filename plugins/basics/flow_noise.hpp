@@ -18,9 +18,10 @@ namespace basics {
 //   timestep = 1000 sigma
 //   noisy    = (1 - sigma) latents + sigma noise
 //
-// S_s and the densities: noise_level.hpp. A density is one of places: u = 0 is pure noise, and a
+// S_s and the densities: limbeck/diffusion. A density is one of places: u = 0 is pure noise, and a
 // positive `logit_mean` gives less noise. With logit_normal(0, std), uniform and shift 1 the levels
-// are spread evenly around 1/2. All in f32; raw_latents is [b, c, T, h, w].
+// are spread evenly around 1/2. Levels are computed in f64 and rounded once, the rest is in f32;
+// raw_latents is [b, c, T, h, w].
 class FlowNoise final : public lb::Prepare {
  public:
   static constexpr lb_role needs[] = {

@@ -7,9 +7,10 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include <limbeck/diffusion/guidance.hpp>
+#include <limbeck/diffusion/sampler.hpp>
 #include <limbeck/group.hpp>
 
-#include "basics/noise_level.hpp"
 #include "media/gif.hpp"
 #include "media/png.hpp"
 
@@ -174,10 +175,10 @@ lb::Tensor Validation::denoise(const lb::Event& event,
       is_guided ? encode(models, repeat({options_.negative_prompt}, count)) : lb::Batch();
   const bool is_averaged = options_.use_ema && models.has(kStudent, "limbeck.averaged/1");
   const uint32_t flags = is_averaged ? LB_RUN_NO_GRAD | LB_RUN_AVERAGED : LB_RUN_NO_GRAD;
-  const double time_scale = models.facts(kStudent).number("time_scale", kLevels);
+  const double time_scale = models.facts(kStudent).number("time_scale", lb::diffusion::kTimeScale);
   const double s =
       options_.flow_shift > 0.0 ? options_.flow_shift : run.number("pipeline.flow_shift", 1.0);
-  const std::vector<double> levels = sampling_levels(steps, s);
+  const std::vector<double> levels = lb::diffusion::euler_sigmas(steps, s);
 
   lb::Tensor x = noise;
   for (size_t j = 0; j + 1 < levels.size(); ++j) {
@@ -189,8 +190,7 @@ lb::Tensor Validation::denoise(const lb::Event& event,
     };
     lb::Tensor v = velocity(conditional);
     if (is_guided) {
-      const lb::Tensor u = velocity(unconditional);
-      v = u + g * (v - u);
+      v = lb::diffusion::guide(velocity(unconditional), v, g);
     }
     x = lb::add_scaled(x, v, levels[j + 1] - levels[j]);
   }
@@ -204,13 +204,20 @@ int64_t Validation::sampling_steps(const lb::Event& event) const {
                                   : event.facts().number("pipeline.num_inference_steps", own));
 }
 
-// A student that was made for text cannot be sampled without any.
+// A student that was made for text cannot be sampled without any, nor be guided by one.
 void Validation::check_text(const lb::Event& event) const {
-  if (!event.models().has(kTextEncoder) &&
-      event.models().facts(kStudent).number("context.width", 0.0) > 0) {
+  if (event.models().has(kTextEncoder)) {
+    return;
+  }
+  if (event.models().facts(kStudent).number("context.width", 0.0) > 0) {
     throw lb::Error(LB_FAILED_PRECONDITION,
                     "the network that is sampled reads text, and nothing encodes the prompts: add "
                     "the role 'text_encoder', or remove the prompts");
+  }
+  if (options_.has_guidance_scale && options_.guidance_scale != 1.0) {
+    throw lb::Error(LB_FAILED_PRECONDITION,
+                    "guidance leads towards a text, and nothing encodes texts: add the role "
+                    "'text_encoder', or set guidance_scale = 1");
   }
 }
 

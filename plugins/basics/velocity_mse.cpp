@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "basics/noise_level.hpp"
+#include <limbeck/diffusion/loss_weight.hpp>
+#include <limbeck/diffusion/schedule.hpp>
 
 namespace basics {
 namespace {
@@ -33,7 +34,7 @@ lb::Tensor spread(const lb::Tensor& values, const char* name, const std::vector<
   return values.reshape(shape);
 }
 
-lb::Tensor sigma_of(const lb::Batch& values) {
+lb::Tensor level_of(const lb::Batch& values) {
   const lb::Tensor sigma = values.find("sigma");
   if (sigma.defined()) {
     return sigma;
@@ -44,7 +45,7 @@ lb::Tensor sigma_of(const lb::Batch& values) {
                     "a weighting by noise level needs 'sigma' or 'timestep' in the batch; use "
                     "weighting = \"none\" or a prepare hook that writes one");
   }
-  return timestep / kLevels;
+  return lb::diffusion::sigma_of(in_full_precision(timestep));
 }
 
 }  // namespace
@@ -65,9 +66,9 @@ lb::Tensor VelocityMse::loss(const lb::Step&, const lb::Batch& values) {
   }
   lb::Tensor error = (prediction - target).square();
   if (options_.weighting != "none") {
-    const lb::Tensor sigma = spread(in_full_precision(sigma_of(values)), "sigma", sizes);
-    error =
-        error * (options_.weighting == "cosmap" ? cosmap_weight(sigma) : sigma_sqrt_weight(sigma));
+    const lb::Tensor sigma = spread(in_full_precision(level_of(values)), "sigma", sizes);
+    error = error * (options_.weighting == "cosmap" ? lb::diffusion::cosmap_weight(sigma)
+                                                    : lb::diffusion::sigma_sqrt_weight(sigma));
   }
   if (weight.defined()) {
     error = error * spread(in_full_precision(weight), "weight", sizes);

@@ -15,7 +15,7 @@ namespace basics {
 // w = weight(sigma) * the entry `weight` [b] if there is one; m = the entry `mask` if there is one,
 // else 1. sigma [b] or [b, T] is the entry `sigma`, else `timestep` / 1000; it is read only if the
 // weighting uses it. mask is [b, T], or of as many dimensions as the prediction, each of its size
-// or 1. weight(sigma): noise_level.hpp.
+// or 1. weight(sigma): limbeck/diffusion/loss_weight.hpp.
 class VelocityMse final : public lb::Loss {
  public:
   static constexpr const char* reads[] = {"prediction", "target",  "sigma?",

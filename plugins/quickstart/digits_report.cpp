@@ -2,10 +2,12 @@
 #include "quickstart/digits_report.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <utility>
+
+#include <limbeck/diffusion/guidance.hpp>
+#include <limbeck/diffusion/sampler.hpp>
 
 #include "media/chart.hpp"
 #include "media/gif.hpp"
@@ -19,16 +21,6 @@ enum Role : uint32_t { kStudent, kVae, kTextEncoder, kJudge };
 
 constexpr const char* kName = "digits_report";
 constexpr int64_t kRealClipsPerDigit = 50;
-
-// The levels of `steps` Euler steps: uniform from 1 to 0, then shifted towards noise.
-std::vector<double> noise_levels(int64_t steps, double shift) {
-  std::vector<double> levels;
-  for (int64_t i = 0; i <= steps; ++i) {
-    const double level = 1 - static_cast<double>(i) / static_cast<double>(steps);
-    levels.push_back(shift * level / (1 + (shift - 1) * level));
-  }
-  return levels;
-}
 
 ClipSet clip_set(const lb::Tensor& pixels) {
   const auto sizes = pixels.sizes();
@@ -87,8 +79,9 @@ lb::Tensor DigitsReport::sample(const lb::Event& event, const Sampler& sampler) 
   const bool is_guided = sampler.guidance != 1;
   const uint32_t flags =
       models.has(kStudent, "limbeck.averaged/1") ? LB_RUN_AVERAGED : LB_RUN_NO_GRAD;
-  const auto levels = noise_levels(sampler.steps, event.facts().number("pipeline.flow_shift", 1));
-  const double time_scale = models.facts(kStudent).number("time_scale", 1000);
+  const auto levels =
+      lb::diffusion::euler_sigmas(sampler.steps, event.facts().number("pipeline.flow_shift", 1));
+  const double time_scale = models.facts(kStudent).number("time_scale", lb::diffusion::kTimeScale);
 
   lb::Batch real;
   real.set("pixels", clip_tensor(Clips(digits_, Split::kTrain), {0}));
@@ -124,10 +117,9 @@ lb::Tensor DigitsReport::sample(const lb::Event& event, const Sampler& sampler) 
       };
       auto velocity = velocity_of(conditional);
       if (is_guided) {
-        const auto base = velocity_of(unconditional);
-        velocity = base + sampler.guidance * (velocity - base);
+        velocity = lb::diffusion::guide(velocity_of(unconditional), velocity, sampler.guidance);
       }
-      x = x + (next - level) * velocity;
+      x = lb::diffusion::euler_step(x, velocity, level, next);
     }
     lb::Batch latents;
     latents.set("latents", x);

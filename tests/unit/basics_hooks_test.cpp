@@ -21,7 +21,6 @@
 
 #include "basics/flow_noise.hpp"
 #include "basics/jsonl.hpp"
-#include "basics/noise_level.hpp"
 #include "basics/tensorboard.hpp"
 #include "basics/text_dropout.hpp"
 #include "basics/validation.hpp"
@@ -355,7 +354,7 @@ TEST_CASE("flow_noise normalises, cuts and mixes as its header says") {
   facts.set("data.num_latent_t", 3.0).set("pipeline.flow_shift", 8.0);
   const lb::Batch batch = prepared(options, models.table(), facts);
 
-  const std::vector<double> sigma = {1.0, 0.9, basics::shift(0.25, 3.0)};
+  const std::vector<double> sigma = {1.0, 0.9, 0.5};
   CHECK(largest_difference(batch["sigma"], sigma) < 1e-7);
   CHECK(largest_difference(batch["timestep"], {1000.0, 900.0, 500.0}) < 1e-4);
   CHECK(batch["noisy"].sizes() == std::vector<int64_t>{3, 2, 3, 2, 3});
@@ -876,13 +875,29 @@ TEST_CASE("validation works without a text encoder and in colour") {
   const MadeUpModels models = studio.models();
   const lb::Batch facts = facts_in(folder);
   ReportedFiles files;
-  basics::Validation::Options options = validation_options();
-  options.guidance_scale = 4.0;
-  options.has_guidance_scale = true;
   const lb_event event = event_of(LB_ON_VALIDATE, 1, models, facts, files);
-  basics::Validation(options).event(lb::Event(&event));
+  basics::Validation(validation_options()).event(lb::Event(&event));
   CHECK(studio.passes.size() == 3);
   CHECK(shown(folder.path() / "validation/step_1.png") == media::byte_of(-0.5F));
+}
+
+TEST_CASE("validation does not take guidance for something that it can leave out") {
+  bind_host();
+  const Folder folder;
+  Studio studio;
+  studio.has_text = false;
+  const MadeUpModels models = studio.models();
+  const lb::Batch facts = facts_in(folder);
+  ReportedFiles files;
+  basics::Validation::Options options = validation_options();
+  options.run_at_start = false;
+  options.has_guidance_scale = true;
+  const lb_event event = event_of(LB_ON_START, 0, models, facts, files);
+  options.guidance_scale = 4.0;
+  const auto said = message_of([&] { basics::Validation(options).event(lb::Event(&event)); });
+  CHECK(said.find("set guidance_scale = 1") != std::string::npos);
+  options.guidance_scale = 1.0;
+  basics::Validation(options).event(lb::Event(&event));
 }
 
 TEST_CASE("a picture that cannot be written does not end the run") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the basics plugin computes without a host: noise levels, lines of JSON, pictures of clips.
+// What the basics plugin computes without a host: lines of JSON, pictures of clips.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <random>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -18,7 +17,6 @@
 
 #include "basics/clips.hpp"
 #include "basics/json_lines.hpp"
-#include "basics/noise_level.hpp"
 
 #include <doctest/doctest.h>
 
@@ -78,109 +76,7 @@ std::vector<nlohmann::json> objects_of(const fs::path& path) {
   return objects;
 }
 
-double timestep(double u, double s) { return 1000.0 * basics::discrete_level(u, s); }
-
 }  // namespace
-
-// ---- noise levels
-
-TEST_CASE("places on the grid become the timesteps of the specification") {
-  const double places[] = {0.0, 0.25, 0.5, 0.999};
-  const double shift_3[] = {1000.0, 900.0, 750.0, 2.994012};
-  const double shift_5[] = {1000.0, 937.5, 833.333333, 4.980080};
-  for (int k = 0; k < 4; ++k) {
-    CHECK(timestep(places[k], 3.0) == Approx(shift_3[k]).epsilon(1e-6));
-    CHECK(timestep(places[k], 5.0) == Approx(shift_5[k]).epsilon(1e-6));
-    if (k > 0) {
-      CHECK_FALSE(timestep(places[k], 3.01) == Approx(shift_3[k]).epsilon(1e-6));
-    }
-  }
-  CHECK(basics::discrete_level(0.9999, 1.0) == Approx(0.001));
-  CHECK(basics::discrete_level(0.0005, 1.0) == 1.0);
-}
-
-TEST_CASE("a level never exceeds 1 and on the grid never is 0") {
-  std::mt19937_64 engine(3);
-  std::uniform_real_distribution<double> uniform;
-  std::normal_distribution<double> normal;
-  for (int k = 0; k < 1'000'000; ++k) {
-    const double v = k == 0 ? 0.0 : uniform(engine);
-    for (const double u : {v, basics::mode(v, 1.7519), basics::mode(v, -1.0),
-                           basics::logit_normal(40.0 * normal(engine), 0.0, 1.0)}) {
-      const double level = basics::discrete_level(u, 5.0);
-      const double free = basics::continuous_level(u, 5.0);
-      if (!(level > 0.0 && level <= 1.0 && free >= 0.0 && free <= 1.0)) {
-        FAIL("u = " << u << " gives " << level << " and " << free);
-      }
-    }
-  }
-}
-
-TEST_CASE("the densities give the values of the specification") {
-  const double drawn[] = {0.5349225, 0.1988032, 0.6592117, 0.6568903};
-  const double mode_100[] = {0.4849011, 0.6967831, 0.4213676, 0.4228043};
-  const double mode_129[] = {0.4906500, 0.6665031, 0.4447356, 0.4459157};
-  for (int k = 0; k < 4; ++k) {
-    CHECK(basics::mode(drawn[k], 1.0) == Approx(mode_100[k]).epsilon(1e-6));
-    CHECK(basics::mode(drawn[k], 1.29) == Approx(mode_129[k]).epsilon(1e-6));
-    CHECK_FALSE(basics::mode(drawn[k], 1.30) == Approx(mode_129[k]).epsilon(1e-6));
-  }
-  CHECK(basics::mode(0.0, 1.0) == 1.0);
-  CHECK(basics::mode(0.25, 1.0) == Approx(0.646447));
-  CHECK(basics::mode(0.5, 1.0) == Approx(0.5));
-  CHECK(basics::mode(0.75, 1.0) == Approx(0.353553));
-  CHECK(basics::logit_normal(0.0, 0.0, 1.0) == 0.5);
-  CHECK(basics::logit_normal(1.5, 0.5, 2.0) == Approx(1.0 / (1.0 + std::exp(-3.5))));
-  CHECK_FALSE(basics::logit_normal(1.5, 0.5, 2.0) == Approx(1.0 / (1.0 + std::exp(3.5))));
-}
-
-TEST_CASE("a positive mean of logit_normal gives less noise") {
-  for (const double z : {-2.0, 0.0, 1.0}) {
-    CHECK(basics::continuous_level(basics::logit_normal(z, 1.0, 1.0), 1.0) <
-          basics::continuous_level(basics::logit_normal(z, 0.0, 1.0), 1.0));
-  }
-}
-
-TEST_CASE("without a grid logit_normal(0, 1) is symmetric around one half") {
-  for (const double z : {0.0, 0.3, 1.0, 2.5}) {
-    const double level = basics::continuous_level(basics::logit_normal(z, 0.0, 1.0), 1.0);
-    const double mirrored = basics::continuous_level(basics::logit_normal(-z, 0.0, 1.0), 1.0);
-    CHECK(level + mirrored == Approx(1.0));
-    CHECK(level == Approx(1.0 / (1.0 + std::exp(z))));
-  }
-}
-
-TEST_CASE("shifting keeps the ends and is undone by the inverse shift") {
-  for (const double s : {0.5, 1.0, 3.0, 8.0}) {
-    CHECK(basics::shift(0.0, s) == 0.0);
-    CHECK(basics::shift(1.0, s) == 1.0);
-    CHECK(basics::shift(basics::shift(0.3, s), 1.0 / s) == Approx(0.3));
-  }
-  CHECK(basics::shift(0.25, 8.0) == Approx(0.7272727));
-  CHECK_FALSE(basics::shift(0.25, 8.1) == Approx(0.7272727));
-}
-
-TEST_CASE("loss weights follow their formulas and stay finite") {
-  CHECK(basics::sigma_sqrt_weight(0.5) == Approx(4.0));
-  CHECK(basics::sigma_sqrt_weight(0.0) == Approx(1e6));
-  CHECK(basics::cosmap_weight(0.5) == Approx(4.0 / std::numbers::pi));
-  CHECK(basics::cosmap_weight(0.0) == Approx(2.0 / std::numbers::pi));
-  CHECK(basics::cosmap_weight(0.2) == Approx(0.93622).epsilon(1e-5));
-  CHECK_FALSE(basics::cosmap_weight(0.21) == Approx(0.93622).epsilon(1e-5));
-}
-
-TEST_CASE("the sampler goes from 1 to 0 in equal steps before the shift") {
-  const std::vector<double> plain = basics::sampling_levels(4, 1.0);
-  const double expected[] = {1.0, 0.75, 0.5, 0.25, 0.0};
-  const std::vector<double> shifted = basics::sampling_levels(4, 3.0);
-  const double expected_shifted[] = {1.0, 0.9, 0.75, 0.5, 0.0};
-  REQUIRE(plain.size() == 5);
-  for (size_t j = 0; j < 5; ++j) {
-    CHECK(plain[j] == Approx(expected[j]));
-    CHECK(shifted[j] == Approx(expected_shifted[j]));
-  }
-  CHECK(shifted.back() == 0.0);
-}
 
 // ---- lines of JSON
 

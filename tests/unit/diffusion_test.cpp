@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scalar side of the diffusion library: formulas that need no host.
 #include <cmath>
+#include <random>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -129,6 +130,109 @@ TEST_CASE("an index stays on the grid where a density reaches its ends") {
   CHECK(near(index_of(0.5, 10), 5.0, 0.0));
 }
 
+TEST_CASE("places on the grid become the published timesteps") {
+  const std::vector<double> places = {0, 0.25, 0.5, 0.999};
+  const auto timesteps = [&](double s) {
+    std::vector<double> result;
+    for (const double u : places) {
+      result.push_back(kTimeScale * discrete_level(u, s));
+    }
+    return result;
+  };
+  CHECK(near(timesteps(3), {1000, 900, 750, 2.994012}, 1e-6));
+  CHECK(near(timesteps(5), {1000, 937.5, 833.333333, 4.980080}, 1e-6));
+  CHECK_FALSE(near(timesteps(3.01), {1000, 900, 750, 2.994012}, 1e-6));
+  CHECK(near(discrete_level(0.9999, 1), 0.001, 1e-15));
+  CHECK(near(discrete_level(0.0005, 1), 1, 0));
+}
+
+TEST_CASE("a level never exceeds 1 and on the grid never is 0") {
+  std::mt19937_64 engine(3);
+  std::uniform_real_distribution<double> uniform;
+  std::normal_distribution<double> normal;
+  for (int k = 0; k < 200'000; ++k) {
+    const double r = k == 0 ? 0.0 : uniform(engine);
+    for (const double u :
+         {r, mode(r, 1.7519), mode(r, -1.0), logit_normal(40.0 * normal(engine), 0.0, 1.0)}) {
+      const double level = discrete_level(u, 5.0);
+      const double free = continuous_level(u, 5.0);
+      if (!(level > 0.0 && level <= 1.0 && free >= 0.0 && free <= 1.0)) {
+        FAIL("u = " << u << " gives " << level << " and " << free);
+      }
+    }
+  }
+}
+
+TEST_CASE("training and sampling share levels, shifted exactly once") {
+  for (const double s : {1.0, 3.0, 5.0, 8.0}) {
+    const auto sampler = euler_sigmas(1000, s);
+    const Grid grid(s);
+    bool is_same = sampler.size() == 1001 && sampler.back() == 0;
+    for (int64_t i = 0; i < grid.size(); ++i) {
+      const double u = (static_cast<double>(i) + 0.5) / 1000.0;
+      is_same = is_same && sampler[static_cast<size_t>(i)] == grid.sigma(i) &&
+                discrete_level(u, s) == grid.sigma(i);
+    }
+    CHECK(is_same);
+    // A sampler of four steps visits levels of training, and the timestep it tells is one too.
+    const auto four = euler_sigmas(4, s);
+    for (size_t j = 0; j < 4; ++j) {
+      CHECK(grid.sigma_of(kTimeScale * four[j]) == four[j]);
+      CHECK(near(four[j], shift(1.0 - 0.25 * static_cast<double>(j), s), 0));
+    }
+    CHECK(near(four[1], shift(shift(0.75, s), s), 0) == (s == 1.0));
+  }
+}
+
+TEST_CASE("a warped step and its level agree, one that was not warped is another level") {
+  const std::vector<double> steps = {1000, 750, 500, 250};
+  for (const double s : {3.0, 5.0, 8.0}) {
+    const auto warped = warp(steps, s);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      CHECK(near(sigma_of(warped[i]), shift(steps[i] / 1000, s), 1e-15));
+    }
+    CHECK_FALSE(near(sigma_of(steps[1]), shift(steps[1] / 1000, s), 1e-2));
+  }
+}
+
+TEST_CASE("a shift above 1 means more noise in the mean") {
+  // The mean of shift(sigma, s) over sigma in [0, 1].
+  const auto expected = [](double s) {
+    return s / (s - 1) - s * std::log(s) / ((s - 1) * (s - 1));
+  };
+  const auto mean = [](double s) {
+    double sum = 0;
+    for (const double sigma : Grid(s).sigmas()) {
+      sum += sigma;
+    }
+    return sum / 1000;
+  };
+  CHECK(near(mean(1), 0.5, 1e-3));
+  CHECK(near(mean(3), expected(3), 1e-3));
+  CHECK(near(mean(8), expected(8), 1e-3));
+  CHECK(near(mean(0.5), expected(0.5), 1e-3));
+  CHECK_FALSE(near(mean(3), expected(3.1), 1e-3));
+  CHECK(mean(0.5) < mean(1));
+  CHECK(mean(1) < mean(3));
+  CHECK(mean(3) < mean(8));
+}
+
+TEST_CASE("a positive mean of logit_normal gives less noise") {
+  for (const double z : {-2.0, 0.0, 1.0}) {
+    CHECK(continuous_level(logit_normal(z, 1.0, 1.0), 1.0) <
+          continuous_level(logit_normal(z, 0.0, 1.0), 1.0));
+  }
+}
+
+TEST_CASE("without a grid logit_normal(0, 1) is symmetric around one half") {
+  for (const double z : {0.0, 0.3, 1.0, 2.5}) {
+    const double level = continuous_level(logit_normal(z, 0.0, 1.0), 1.0);
+    const double mirrored = continuous_level(logit_normal(-z, 0.0, 1.0), 1.0);
+    CHECK(near(level + mirrored, 1.0, 1e-15));
+    CHECK(near(level, 1.0 / (1.0 + std::exp(z)), 1e-15));
+  }
+}
+
 TEST_CASE("loss weights follow their closed forms") {
   CHECK(near(sigma_sqrt_weight(0.5), 4.0, 1e-15));
   CHECK(near(sigma_sqrt_weight(0.0), 1e6, 1e-6));
@@ -143,6 +247,9 @@ TEST_CASE("guidance is standard: scale one is the conditional prediction") {
   CHECK(near(guide(0.2, 0.7, 0.0), 0.2, 1e-15));
   CHECK(near(guide(0.2, 0.7, 3.0), 1.7, 1e-15));
   CHECK(near(guide(0.2, 0.7, 4.0), 0.7 + 3.0 * (0.7 - 0.2), 1e-15));
+  CHECK(near(guide(1.0, 2.0, 3.5), 4.5, 0.0));
+  // The convention that counts from the conditional prediction is one off.
+  CHECK_FALSE(near(guide(1.0, 2.0, 3.5), 2.0 + 3.5 * (2.0 - 1.0), 0.5));
 }
 
 TEST_CASE("Euler grids have the published levels") {

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <random>
 #include <string>
@@ -74,9 +75,10 @@ TEST_CASE("elf: the libraries that a file needs are read, in its order") {
   const auto needed =
       read_content(limbeck::read_file(LIMBECK_TEST_PLUGIN_DIR "/bad_links_torch.so")).needed;
 
-  REQUIRE(needed.size() >= 2);
-  CHECK(needed[0] == "libtorch_cpu.so");
-  CHECK(needed[1] == "libc10.so");
+  // A sanitizer puts its own library in front.
+  const auto torch = std::find(needed.begin(), needed.end(), "libtorch_cpu.so");
+  REQUIRE(needed.end() - torch >= 2);
+  CHECK(torch[1] == "libc10.so");
 }
 
 TEST_CASE("elf: symbols are read by either kind of hash table") {

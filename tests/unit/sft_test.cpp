@@ -29,6 +29,8 @@ struct FakeStep {
   at::Tensor noise = video(1.1);
   at::Tensor velocity = video(2.5);
   bool has_terms = false;
+  lb_batch facts;   // of the network
+  at::Tensor seen;  // the timesteps that it was given
   std::map<std::string, double> logged;
   lb_batch batch;
   lb_models models{};
@@ -51,8 +53,13 @@ struct FakeStep {
                     lb_batch* out) -> lb_status* {
       REQUIRE(role == sft::FineTuning::kStudent);
       REQUIRE(in->find<at::Tensor>("noisy") != nullptr);
-      out->put("velocity", static_cast<const FakeStep*>(of->ctx)->velocity);
+      auto* const step = static_cast<FakeStep*>(of->ctx);
+      step->seen = in->tensor("timestep");
+      out->put("velocity", step->velocity);
       return nullptr;
+    };
+    models.facts = [](const lb_models* of, uint32_t) -> const lb_batch* {
+      return &static_cast<const FakeStep*>(of->ctx)->facts;
     };
     metrics.struct_size = sizeof(metrics);
     metrics.ctx = this;
@@ -104,6 +111,17 @@ TEST_CASE("with preconditioned outputs it is that of the clean sample") {
   CHECK(near(step.loss(true), expected));
   step.batch.put("timestep", at::full({2}, kTimestep + 1, at::kDouble));
   CHECK_FALSE(near(step.loss(true), expected));
+}
+
+TEST_CASE("a network is told the time on its own scale") {
+  FakeStep step;
+  step.loss(false);
+  CHECK(step.seen.equal(at::full({2}, kTimestep, at::kDouble)));
+  const double before = step.loss(true);
+  step.facts.put("time_scale", 1.0);
+  // Only what the network sees changes, not the level that the loss reads.
+  CHECK(near(step.loss(true), before));
+  CHECK(step.seen.equal(at::full({2}, kTimestep / 1000.0, at::kDouble)));
 }
 
 TEST_CASE("terms of the manifest replace the mean squared error") {

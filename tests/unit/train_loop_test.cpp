@@ -49,6 +49,9 @@ struct Diary {
   std::vector<std::string> events;                    // "step 3"
   std::vector<std::map<std::string, double>> values;  // of LB_ON_STEP
   std::function<void(const lb_event*)> on_event = [](auto*) {};
+  // What the method makes of its loss, and of the network's output.
+  std::function<at::Tensor(int64_t step, const at::Tensor& loss, const at::Tensor& y)> bend =
+      [](int64_t, const at::Tensor& loss, const at::Tensor&) { return loss; };
   std::vector<int64_t> tracked;  // steps of scalars()
   std::vector<std::string> names;
   int closed_with = -1;
@@ -78,7 +81,7 @@ lb_status* toy_loss(void*, const lb_step* step, lb_tensor** out) {
     const auto y = step->batch == nullptr
                        ? run_toy(step->models, kNet, 0)
                        : run_toy(step->models, kNet, 0, step->batch->tensor("x"));
-    const auto loss = y.square().mean();
+    const auto loss = diary->bend(step->step, y.square().mean(), y);
     step->metrics->tensor(step->metrics, "loss", lend(loss), LB_MEAN);
     *out = give(loss);
   });
@@ -327,6 +330,45 @@ TEST_CASE("train loop: an error is told with its step, and trackers keep what ca
   CHECK(told.find("the disk burns") != std::string::npos);
   CHECK(training.book.tracked == std::vector<int64_t>{1, 2, 3});
   CHECK(training.book.closed_with == 0);
+}
+
+TEST_CASE("train loop: a loss or a gradient that is not finite stops before weights move") {
+  const auto weights_after = [](Training& training) {
+    Run run(training.manifest);
+    std::string said;
+    try {
+      train(run);
+    } catch (const Error& error) {
+      said = error.message();
+      CHECK((error.fault() == Fault::kNumeric));
+    }
+    return std::pair(run.optimizers.at(kNet)->role().master().clone(), said);
+  };
+  Training two(2);
+  const auto [expected, nothing] = weights_after(two);
+  CHECK(nothing.empty());
+
+  Training with_loss(5);
+  with_loss.book.bend = [](int64_t step, const at::Tensor& loss, const at::Tensor&) {
+    return step == 3 ? loss / 0.0 : loss;
+  };
+  const auto [after_loss, of_loss] = weights_after(with_loss);
+  CHECK(after_loss.equal(expected));
+  CHECK(of_loss.find("of step 3 is not finite: losses inf") != std::string::npos);
+
+  // The loss stays a number; the slope of the root of 0 is not one.
+  Training with_gradient(5);
+  with_gradient.book.bend = [](int64_t step, const at::Tensor& loss, const at::Tensor& y) {
+    return step == 3 ? loss + (0.0 * y.sum()).sqrt() : loss;
+  };
+  const auto [after_gradient, of_gradient] = weights_after(with_gradient);
+  CHECK(after_gradient.equal(expected));
+  CHECK(of_gradient.find("of step 3 is not finite: losses 0.") != std::string::npos);
+  const auto norms = of_gradient.find("gradient norms ");
+  CHECK(of_gradient.substr(norms, of_gradient.find(';') - norms).find("nan") != std::string::npos);
+
+  Training three(3);
+  CHECK_FALSE(weights_after(three).first.equal(expected));
 }
 
 TEST_CASE("train loop: a stop by signal writes what trackers have, and exports") {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which noise levels training sees: densities as functions of given draws, and the way from a draw
-// to an index of the training grid. The grid descends, so small u means much noise.
+// Which noise levels training sees: densities as functions of given draws, and the way from a place
+// u of [0, 1] to a level. Levels descend along u, so small u means much noise. T is double or
+// lb::Tensor, then element by element in its own dtype: give f64, and round the level once.
 #pragma once
 
 #include <cstdint>
 #include <numbers>
 
 #include <limbeck/diffusion/scalar_or_tensor.hpp>
+#include <limbeck/diffusion/schedule.hpp>
 
 namespace lb {
 inline namespace v1 LB_HIDDEN {
@@ -31,6 +33,18 @@ template <class T>
 T index_of(const T& u, int64_t n = 1000) {
   const auto count = static_cast<double>(n);
   return clamp(floor(T(u * count)), 0.0, count - 1.0);
+}
+
+// The level at place u of Grid(s): shift((1000 - i) / 1000), i = index_of(u). Never 0.
+template <class T>
+T discrete_level(const T& u, double s) {
+  return shift(T((kTimeScale - index_of(u)) / kTimeScale), s);
+}
+
+// The level at place u without a grid: shift(1 - u).
+template <class T>
+T continuous_level(const T& u, double s) {
+  return shift(clamp(T(1.0 - u), 0.0, 1.0), s);
 }
 
 }  // namespace diffusion

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <limbeck/diffusion/scalar_or_tensor.hpp>
@@ -52,7 +53,8 @@ class Grid {
   // Level i of 0 ... size() - 1, and its timestep.
   double sigma(int64_t i) const { return sigmas_.at(static_cast<size_t>(i)); }
   double timestep(int64_t i) const { return kTimeScale * sigma(i); }
-  const std::vector<double>& sigmas() const { return sigmas_; }
+  const std::vector<double>& sigmas() const& { return sigmas_; }
+  std::vector<double> sigmas() && { return std::move(sigmas_); }
 
   // The index of the level nearest to a timestep, the noisier one of two that are equally near.
   // Timesteps below the last level give the last level, also 0.

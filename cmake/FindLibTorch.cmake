@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds the libtorch inside a PyTorch wheel and defines the targets LibTorch::c10, LibTorch::cpu.
+# Finds the libtorch inside a PyTorch wheel and defines the targets LibTorch::c10, LibTorch::cpu
+# and, of a wheel with CUDA, LibTorch::cuda; LibTorch_CUDA_VERSION is that it was built with.
 #
 #   LIMBECK_TORCH_DIR  the `torch` folder of a wheel; the default is the project's own environment
 #                      that scripts/setup makes.
@@ -17,6 +18,8 @@ endif()
 if(LIMBECK_TORCH_DIR AND EXISTS ${LIMBECK_TORCH_DIR}/version.py)
   file(STRINGS ${LIMBECK_TORCH_DIR}/version.py _version REGEX "^__version__ *= *'")
   string(REGEX REPLACE ".*'([0-9.]+).*" "\\1" LibTorch_VERSION "${_version}")
+  file(STRINGS ${LIMBECK_TORCH_DIR}/version.py _version REGEX "^cuda[^=]*= *'")
+  string(REGEX REPLACE ".*'([0-9.]+).*" "\\1" LibTorch_CUDA_VERSION "${_version}")
 endif()
 
 include(FindPackageHandleStandardArgs)
@@ -50,4 +53,14 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
       INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO"
       INTERFACE_LINK_OPTIONS "${_search}"
       INTERFACE_LINK_LIBRARIES "LibTorch::torch_cpu;LibTorch::c10")
+
+  if(EXISTS ${_lib}/libtorch_cuda.so)
+    foreach(name c10_cuda torch_cuda)
+      add_library(LibTorch::${name} SHARED IMPORTED)
+      set_target_properties(LibTorch::${name} PROPERTIES IMPORTED_LOCATION ${_lib}/lib${name}.so)
+    endforeach()
+    add_library(LibTorch::cuda INTERFACE IMPORTED)
+    set_target_properties(LibTorch::cuda PROPERTIES INTERFACE_LINK_LIBRARIES
+                                                    "LibTorch::torch_cuda;LibTorch::c10_cuda")
+  endif()
 endif()

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fused operators, which plugins reach as `limbeck::NAME` of the dispatcher (library.cpp has
 // their schemas). Each is differentiable, also twice; computes what its `composite` formula of ATen
-// operators computes up to rounding; and falls back on that formula where it has no loop: on other
-// devices and for 16-bit tensors, in which arithmetic runs in the dtype of scale, shift and gate
-// and is rounded once. x and y are [b, S, D]. scale, shift and gate are [b, D], [b, g, D] (token i
-// uses row i g / S) or [D]. Throw c10::Error for other shapes. [compute]
+// operators computes up to rounding; and falls back on that formula where nothing computes it at
+// once: on the CPU for 16-bit tensors, elsewhere as devices.hpp says. Arithmetic of 16-bit x and y
+// runs in the dtype of scale, shift and gate and is rounded once. x and y are [b, S, D]. scale,
+// shift and gate are [b, D], [b, g, D] (token i uses row i g / S) or [D]. Throw c10::Error for
+// other shapes. [compute]
 #pragma once
 
 #include <optional>

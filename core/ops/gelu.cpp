@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Dispatch.h>
 
+#include "core/ops/devices.hpp"
 #include "core/ops/fused.hpp"
 #include "core/ops/kernels/kernels.hpp"
 #include "core/ops/node.hpp"
@@ -18,7 +19,14 @@ struct Gelu {
 
   variable_list composite(const variable_list& in) const { return {at::gelu(in[0], "tanh")}; }
 
+  static bool is_fused(const variable_list& in) {
+    return has_loops(in) || devices::has(devices::gelu_forward(), in, {});
+  }
+
   variable_list forward(const variable_list& in, variable_list& /*extra*/) const {
+    if (!in[0].is_cpu()) {
+      return {devices::gelu_forward().call(in[0])};
+    }
     const auto x = in[0].contiguous();
     auto y = at::empty_like(x);
     AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gelu_tanh", [&] {
@@ -37,6 +45,9 @@ struct Gelu {
                          const variable_list& /*extra*/,
                          const variable_list& grads,
                          const std::vector<bool>& /*needs*/) const {
+    if (!in[0].is_cpu()) {
+      return {devices::gelu_backward().call(grads[0], in[0])};
+    }
     const auto x = in[0].contiguous();
     const auto grad_y = grads[0].contiguous();
     auto grad_x = at::empty_like(x);
@@ -57,7 +68,7 @@ struct Gelu {
 
 at::Tensor gelu_tanh(const at::Tensor& x) {
   const variable_list in = {x};
-  return has_loops(in) ? OpNode<Gelu>::apply({}, in)[0] : Gelu().composite(in)[0];
+  return Gelu::is_fused(in) ? OpNode<Gelu>::apply({}, in)[0] : Gelu().composite(in)[0];
 }
 
 }  // namespace limbeck

@@ -2,6 +2,7 @@
 // Modulated LayerNorm and gated residual, alone and together: all are one loop with parts left out.
 #include <ATen/Dispatch.h>
 
+#include "core/ops/devices.hpp"
 #include "core/ops/fused.hpp"
 #include "core/ops/kernels/kernels.hpp"
 #include "core/ops/node.hpp"
@@ -12,21 +13,6 @@ namespace limbeck {
 namespace {
 
 using torch::autograd::variable_list;
-
-// A row [D] for all tokens, or rows [b, D] or [b, g, D].
-kernels::Groups row_groups(const at::Tensor& rows, int64_t tokens) {
-  kernels::Groups groups;
-  groups.tokens = tokens;
-  groups.per_group = tokens;
-  if (rows.dim() >= 2) {
-    groups.batch_stride = rows.stride(0);
-  }
-  if (rows.dim() == 3) {
-    groups.per_group = tokens / rows.size(1);
-    groups.group_stride = rows.stride(1);
-  }
-  return groups;
-}
 
 int64_t rows_per_batch(const at::Tensor& rows) { return rows.dim() == 3 ? rows.size(1) : 1; }
 
@@ -82,7 +68,15 @@ struct Residual {
     return {composite_residual(in[kX], in[kY], in[kGate])};
   }
 
+  static bool is_fused(const variable_list& in) {
+    return has_loops(in) || devices::has(devices::norm_forward(), {in[kX], in[kY]}, {in[kGate]});
+  }
+
   variable_list forward(const variable_list& in, variable_list& /*extra*/) const {
+    if (!in[kX].is_cpu()) {
+      return {
+          std::get<0>(devices::norm_forward().call(in[kX], in[kY], in[kGate], {}, {}, true, 0))};
+    }
     const auto x = in[kX].contiguous();
     const auto y = in[kY].contiguous();
     const auto gate = with_dense_rows(in[kGate]);
@@ -108,6 +102,11 @@ struct Residual {
                          const variable_list& /*extra*/,
                          const variable_list& grads,
                          const std::vector<bool>& /*needs*/) const {
+    if (!in[kX].is_cpu()) {
+      auto [grad_x, grad_y, grad_gate, grad_shift, grad_scale] =
+          devices::norm_backward().call(grads[0], {}, {}, in[kY], in[kGate], {}, {}, true);
+      return {grads[0], grad_y, grad_gate};
+    }
     const auto grad_z = grads[0].contiguous();
     const auto y = in[kY].contiguous();
     const auto gate = with_dense_rows(in[kGate]);
@@ -159,7 +158,19 @@ struct Norm {
     return out;
   }
 
+  static bool is_fused(const variable_list& in) {
+    return has_loops(in) || devices::has(devices::norm_forward(), {in[kX], in[kY]},
+                                         {in[kShift], in[kScale], in[kGate]});
+  }
+
   variable_list forward(const variable_list& in, variable_list& extra) const {
+    if (!in[kX].is_cpu()) {
+      using devices::maybe;
+      auto [z, u, statistics] = devices::norm_forward().call(
+          in[kX], maybe(in[kY]), maybe(in[kGate]), in[kShift], in[kScale], plus_one, eps);
+      extra = {statistics};
+      return in[kY].defined() ? variable_list{u, z} : variable_list{u};
+    }
     const auto x = in[kX].contiguous();
     const auto shift = with_dense_rows(in[kShift]);
     const auto scale = with_dense_rows(in[kScale]);
@@ -204,6 +215,9 @@ struct Norm {
                          const variable_list& extra,
                          const variable_list& grads,
                          const std::vector<bool>& /*needs*/) const {
+    if (!in[kX].is_cpu()) {
+      return backward_on_device(in, out, extra, grads);
+    }
     const bool has_sum = in[kY].defined();
     const auto z = has_sum ? out[1] : in[kX].contiguous();
     const bool is_normed = grads[0].defined();
@@ -269,6 +283,28 @@ struct Norm {
     }
     return result;
   }
+
+ private:
+  variable_list backward_on_device(const variable_list& in,
+                                   const variable_list& out,
+                                   const variable_list& extra,
+                                   const variable_list& grads) const {
+    using devices::maybe;
+    variable_list result(in.size());
+    const bool has_sum = in[kY].defined();
+    const auto grad_z = has_sum ? grads[1] : at::Tensor();
+    if (!grads[0].defined() && !grad_z.defined()) {
+      return result;
+    }
+    std::tie(result[kX], result[kY], result[kGate], result[kShift], result[kScale]) =
+        devices::norm_backward().call(maybe(grad_z), maybe(grads[0]), has_sum ? out[1] : in[kX],
+                                      maybe(in[kY]), maybe(in[kGate]), in[kScale], extra[0],
+                                      plus_one);
+    if (has_sum && !in[kGate].defined()) {
+      result[kY] = result[kX];
+    }
+    return result;
+  }
 };
 
 variable_list apply_norm(const Norm& op, const variable_list& in) {
@@ -278,7 +314,7 @@ variable_list apply_norm(const Norm& op, const variable_list& in) {
   TORCH_CHECK(in[Norm::kShift].sizes() == in[Norm::kScale].sizes(),
               "shift and scale must have one shape, got ", in[Norm::kShift].sizes(), " and ",
               in[Norm::kScale].sizes());
-  return has_loops(in) ? OpNode<Norm>::apply(op, in) : op.composite(in);
+  return Norm::is_fused(in) ? OpNode<Norm>::apply(op, in) : op.composite(in);
 }
 
 void check_sum(const at::Tensor& x, const at::Tensor& y, const std::optional<at::Tensor>& gate) {
@@ -307,7 +343,7 @@ at::Tensor gated_residual(const at::Tensor& x,
     return x + y;
   }
   const variable_list in = {x, y, *gate};
-  return has_loops(in) ? OpNode<Residual>::apply({}, in)[0] : Residual().composite(in)[0];
+  return Residual::is_fused(in) ? OpNode<Residual>::apply({}, in)[0] : Residual().composite(in)[0];
 }
 
 std::tuple<at::Tensor, at::Tensor> residual_norm(const at::Tensor& x,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Dispatch.h>
 
+#include "core/ops/devices.hpp"
 #include "core/ops/fused.hpp"
 #include "core/ops/kernels/kernels.hpp"
 #include "core/ops/node.hpp"
@@ -34,8 +35,19 @@ struct RmsNormRope {
     return {at::view_as_real(pairs * turns).flatten(3, 4).to(x.scalar_type())};
   }
 
+  static bool is_fused(const variable_list& in) {
+    return has_loops(in) ||
+           devices::has(devices::rms_forward(), {in[kX]}, {in[kWeight], in[kTable]});
+  }
+
   variable_list forward(const variable_list& in, variable_list& extra) const {
-    const auto x = dense(in[kX]);
+    if (!in[kX].is_cpu()) {
+      auto [y, rstd] =
+          devices::rms_forward().call(in[kX], in[kWeight], devices::maybe(in[kTable]), heads, eps);
+      extra = {rstd};
+      return {y};
+    }
+    const auto x = with_even_rows(in[kX]);
     const auto weight = in[kWeight].contiguous();
     const auto table = in[kTable].defined() ? in[kTable].contiguous() : at::Tensor();
     const auto tokens = x.size(1);
@@ -68,7 +80,12 @@ struct RmsNormRope {
                          const variable_list& extra,
                          const variable_list& grads,
                          const std::vector<bool>& /*needs*/) const {
-    const auto x = dense(in[kX]);
+    if (!in[kX].is_cpu()) {
+      auto [grad_x, grad_weight] = devices::rms_backward().call(
+          grads[0], in[kX], in[kWeight], devices::maybe(in[kTable]), extra[0], heads);
+      return {grad_x, grad_weight, {}};
+    }
+    const auto x = with_even_rows(in[kX]);
     const auto weight = in[kWeight].contiguous();
     const auto table = in[kTable].defined() ? in[kTable].contiguous() : at::Tensor();
     const auto grad_y = grads[0].contiguous();
@@ -100,12 +117,6 @@ struct RmsNormRope {
     });
     return {grad_x, grad_weight, {}};
   }
-
- private:
-  // Rows at equal distances: a slice of a wider product need not be copied.
-  static at::Tensor dense(const at::Tensor& x) {
-    return x.stride(2) == 1 && x.stride(0) == x.size(1) * x.stride(1) ? x : x.contiguous();
-  }
 };
 
 }  // namespace
@@ -128,7 +139,7 @@ at::Tensor rms_norm_rope(const at::Tensor& x,
   }
   const variable_list in = {x, weight, table.value_or(at::Tensor())};
   const RmsNormRope op{heads, eps};
-  return has_loops(in) ? OpNode<RmsNormRope>::apply(op, in)[0] : op.composite(in)[0];
+  return RmsNormRope::is_fused(in) ? OpNode<RmsNormRope>::apply(op, in)[0] : op.composite(in)[0];
 }
 
 }  // namespace limbeck

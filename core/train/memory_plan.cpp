@@ -13,8 +13,8 @@
 namespace limbeck {
 namespace {
 
-// Code of operators that is paged in, work spaces of matrix products, stacks: an estimate, which the
-// comparison of plan and peak (tests/e2e/check_test.cpp, --dry-run=step) includes.
+// Code of operators that is paged in, work spaces of matrix products, stacks: an estimate, which
+// the comparison of plan and peak (tests/e2e/check_test.cpp, --dry-run=step) includes.
 constexpr int64_t kKernels = int64_t{32} << 20;
 
 // A line of /proc/self/status, "VmHWM:   123456 kB".

@@ -34,7 +34,7 @@ std::vector<fs::path> files_in(const std::string& folder,
 }
 
 std::vector<fs::path> sources_in(const std::string& folder) {
-  return files_in(folder, {".h", ".hpp", ".c", ".cpp", ".inc", ".def"});
+  return files_in(folder, {".h", ".hpp", ".c", ".cpp", ".inc", ".def", ".cu", ".cuh"});
 }
 
 std::vector<std::string> lines_of(const fs::path& relative) {

@@ -23,7 +23,8 @@ TEST_CASE("licence: every source begins with the SPDX line") {
   for (const char* folder :
        {"core", "host", "sdk", "plugins", "tests", "bench", "cmake", "scripts"}) {
     for (const auto& file : limbeck::lint::files_in(
-             folder, {".h", ".hpp", ".c", ".cpp", ".cmake", ".txt", ".py", ".sh", ".in"})) {
+             folder,
+             {".h", ".hpp", ".c", ".cpp", ".cu", ".cuh", ".cmake", ".txt", ".py", ".sh", ".in"})) {
       const bool is_code = file.extension() != ".txt" || file.filename() == "CMakeLists.txt";
       if (is_code && !begins_with_licence(file)) {
         faults.push_back(file.string());

@@ -8,6 +8,7 @@ limbeck_test(
   unit/attention_test.cpp
   unit/dispatch_test.cpp
   unit/forward_test.cpp
+  unit/fused_devices_test.cpp
   unit/fused_test.cpp
   unit/layout_test.cpp
   unit/linear_test.cpp

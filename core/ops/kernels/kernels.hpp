@@ -122,9 +122,9 @@ struct AdamW {
   T average_weight = 0;
 };
 
-// c [m, n] = alpha a b + bias, or c += alpha a b. For b that fits into a cache. Elements of a [m, k]
-// lie at any distance from each other, rows of b [k, n] and of c are dense. The sum over k has one
-// order, whatever part of c a call computes.
+// c [m, n] = alpha a b + bias, or c += alpha a b. For b that fits into a cache. Elements of a [m,
+// k] lie at any distance from each other, rows of b [k, n] and of c are dense. The sum over k has
+// one order, whatever part of c a call computes.
 template <class T>
 struct SmallProduct {
   int64_t m = 0;

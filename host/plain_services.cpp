@@ -102,7 +102,9 @@ lb_status* read(const lb_tensor* handle, lb_dtype dtype, void* out, uint64_t byt
   if (dtype != tensor.dtype || bytes != tensor.bytes.size()) {
     return unavailable("converting a tensor");
   }
-  std::memcpy(out, tensor.bytes.data(), tensor.bytes.size());
+  if (bytes > 0) {
+    std::memcpy(out, tensor.bytes.data(), tensor.bytes.size());
+  }
   return nullptr;
 }
 

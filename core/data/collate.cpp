@@ -181,7 +181,7 @@ Padded pad(const std::vector<at::Tensor>& tensors, int64_t dim, std::optional<in
     const auto* from = static_cast<const char*>(tensor.const_data_ptr());
     for (int64_t block = 0; block < outer; ++block) {
       copy_bytes(to, from + block * own * inner, kept * inner);
-      if (kept < length) {
+      if (kept < length && inner > 0) {
         std::memset(to + kept * inner, 0, static_cast<size_t>((length - kept) * inner));
       }
       to += length * inner;

@@ -14,5 +14,7 @@ limbeck_test(
   e2e/wrong_input_test.cpp
   LIBRARIES
   nlohmann_json::nlohmann_json)
-target_compile_definitions(limbeck_e2e_test PRIVATE LIMBECK_TORCH_DIR="${LIMBECK_TORCH_DIR}")
+target_compile_definitions(
+  limbeck_e2e_test PRIVATE LIMBECK_TORCH_DIR="${LIMBECK_TORCH_DIR}"
+                           LIMBECK_SANITIZE="${LIMBECK_SANITIZE}")
 add_dependencies(limbeck_e2e_test runtime)

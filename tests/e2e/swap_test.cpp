@@ -13,13 +13,19 @@ using namespace limbeck::testing;
 
 namespace {
 
+// A native plugin shares C++ objects with the host and must be built with its sanitizer.
+std::string sanitized() {
+  const std::string kind = LIMBECK_SANITIZE;
+  return kind.empty() ? "" : " -DCMAKE_CXX_FLAGS='-fsanitize=" + kind + " -fno-sanitize=vptr'";
+}
+
 // The folder of the two plugins, built once, and the prefix they were built against.
 struct Outside {
   Outside() {
     shell("cmake --install '" LIMBECK_BINARY_DIR "' --prefix '" + folder / "prefix" + "'");
     shell("cmake -S '" LIMBECK_SOURCE_DIR "/tests/outside' -B '" + folder / "build" +
           "' -G Ninja -DCMAKE_PREFIX_PATH='" + folder / "prefix" +
-          "' -DLIMBECK_TORCH_DIR='" LIMBECK_TORCH_DIR "'");
+          "' -DLIMBECK_TORCH_DIR='" LIMBECK_TORCH_DIR "'" + sanitized());
     shell("cmake --build '" + folder / "build" + "'");
   }
   TempFolder folder;

@@ -204,8 +204,9 @@ std::vector<double> ticks(double low, double high, int most) {
       const double last = std::floor(high / step + 1e-9);
       if (last - first + 1.0 <= most) {
         std::vector<double> values;
-        for (double k = first; k <= last; k += 1.0) {
-          values.push_back(k * step + 0.0);  // + 0.0: no "-0"
+        const auto count = static_cast<int>(last - first) + 1;
+        for (int i = 0; i < count; ++i) {
+          values.push_back((first + i) * step + 0.0);  // + 0.0: no "-0"
         }
         return values;
       }
@@ -286,7 +287,7 @@ Image draw_curve(const std::vector<double>& x, const std::vector<double>& y, con
   for (const std::string& label : y_labels) {
     widest = std::max(widest, label.size());
   }
-  Box box;
+  Box box{};
   box.left = 2 * kGap + text_width(widest, kTextScale);
   box.right = chart.width - 1 - 3 * kGap;
   box.top = chart.title.empty() ? 2 * kGap : 3 * kGap + kLine;

@@ -105,6 +105,15 @@ bool append_from(int descriptor, std::string& text) {
   return size > 0;
 }
 
+// The same for what the child printed, of which the end is kept.
+bool append_output(int descriptor, std::string& text) {
+  const bool has_more = append_from(descriptor, text);
+  if (text.size() > 2 * kKeptOutput) {
+    text.erase(0, text.size() - kKeptOutput);
+  }
+  return has_more;
+}
+
 // Reads the report until the child has closed it, and whatever it has written until then. False:
 // the time is over.
 bool collect(const Pipe& report,
@@ -123,15 +132,12 @@ bool collect(const Pipe& report,
     if (poll(open.data(), open.size(), static_cast<int>(left.count()) + 1) <= 0) {
       continue;
     }
-    if (open[1].revents != 0 && !append_from(output.read_end, written)) {
+    if (open[1].revents != 0 && !append_output(output.read_end, written)) {
       open[1].fd = -1;
-    }
-    if (written.size() > 2 * kKeptOutput) {
-      written.erase(0, written.size() - kKeptOutput);
     }
     is_open = open[0].revents == 0 || append_from(report.read_end, told);
   }
-  while (append_from(output.read_end, written)) {
+  while (append_output(output.read_end, written)) {
   }
   return true;
 }

@@ -125,10 +125,9 @@ void run_forward(Role& role, uint32_t flags, const lb_batch& in, lb_batch& out) 
   constexpr uint32_t kKnown = LB_RUN_NO_GRAD | LB_RUN_AVERAGED | LB_RUN_BASE | LB_RUN_INPUT_GRAD;
   constexpr uint32_t kQuiet = LB_RUN_NO_GRAD | LB_RUN_AVERAGED | LB_RUN_BASE;
   if ((flags & ~kKnown) != 0) {
-    throw Error(Fault::kPlugin, cat("run flags ", flags,
-                                    " have bits that this limbeck does not "
-                                    "know: ",
-                                    flags & ~kKnown));
+    throw Error(
+        Fault::kPlugin,
+        cat("run flags ", flags, " have bits that this limbeck does not know: ", flags & ~kKnown));
   }
   const bool may_record =
       (flags & kQuiet) == 0 && (role.is_trained() || (flags & LB_RUN_INPUT_GRAD) != 0);

@@ -215,8 +215,11 @@ void Body::run(const UnitPlace& place,
                                       &kOps};
   call.weights = params;
   call.gradients = place.slots;
+  // The caller owns what stands in `out`, so nothing may stand there.
   const auto fail = [&](const Error& error) {
-    std::for_each(out.begin(), out.end(), discard);
+    for (auto*& handle : out) {
+      discard(std::exchange(handle, nullptr));
+    }
     throw error;
   };
   try {

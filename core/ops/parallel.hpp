@@ -24,14 +24,17 @@ void over_rows(int64_t rows, int64_t width, const Body& body) {
 template <class T>
 class ThreadSums {
  public:
-  // `size` zeros for each thread.
+  // `size` zeros for each thread; inside a parallel region for its own alone, since loops there run
+  // on that thread.
   ThreadSums(int64_t size, const at::TensorOptions& options)
-      : size_(size), all_(at::zeros({slots(), size}, options)) {}
+      : is_nested_(at::in_parallel_region()),
+        size_(size),
+        all_(at::zeros({is_nested_ ? 1 : at::get_num_threads(), size}, options)) {}
 
   // Of the calling thread.
   T* mine() const {
     return all_.mutable_data_ptr<T>() +
-           (at::in_parallel_region() ? at::get_thread_num() : 0) * size_;
+           (!is_nested_ && at::in_parallel_region() ? at::get_thread_num() : 0) * size_;
   }
 
   // The sums of all threads, [size].
@@ -47,7 +50,7 @@ class ThreadSums {
   }
 
  private:
-  static int64_t slots() { return at::in_parallel_region() ? 1 : at::get_num_threads(); }
+  bool is_nested_;
   int64_t size_;
   at::Tensor all_;
 };

@@ -33,8 +33,7 @@ using Message = nlohmann::json;
 
 constexpr int kLongestSeconds = 120;
 
-// ---- shapes of operators that libtorch has in Python alone, or not for what a CPU runs
-// -----------
+// ---- Shapes of operators that libtorch has in Python alone, or not for what a CPU runs
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> layer_norm_shapes(
     const at::Tensor& x,
@@ -203,7 +202,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradMeta, library) {
   library.impl("scaled_dot_product_attention", attention);
 }
 
-// ---- counting -----------------------------------------------------------------------------------
+// ---- Counting
 
 std::atomic<int64_t> live_bytes{0};
 std::atomic<int64_t> peak_bytes{0};
@@ -230,7 +229,7 @@ class Counter final : public c10::Allocator {
   }
 };
 
-// ---- the child ----------------------------------------------------------------------------------
+// ---- The child
 
 int64_t bytes_of_step(const Manifest& manifest) {
   static Counter counter;

@@ -209,6 +209,28 @@ TEST_CASE("fused: gradients do not depend on the number of threads beyond roundi
   }
 }
 
+TEST_CASE("fused: inside a parallel region each thread has sums of its own") {
+  const Tensors in = {wave({2, 40, 32}, 0.7), wave({2, 32}, 1.3), wave({2, 32}, 0.9)};
+  const auto run = [&] {
+    const at::AutoGradMode with_history(true);
+    const auto copies = leaves(in, at::kDouble);
+    return gradients(mixed(modulated()(copies)), copies);
+  };
+  const auto expected = run();
+  const int before = at::get_num_threads();
+  at::set_num_threads(3);
+  std::vector<Tensors> got(3);
+  at::parallel_for(0, 3, 1, [&](int64_t begin, int64_t end) {
+    for (auto i = begin; i < end; ++i) {
+      got[static_cast<size_t>(i)] = run();
+    }
+  });
+  at::set_num_threads(before);
+  for (const auto& grads : got) {
+    CHECK(worst(grads, expected) < 1e-13);
+  }
+}
+
 TEST_CASE("fused: a graph is used up by backward, and an input that changed is noticed") {
   const auto x = wave({kB, kS, kD}, 0.7).set_requires_grad(true);
   const auto rows = wave({kB, kD}, 0.3);

@@ -105,7 +105,12 @@ lb_status* forward(void* self, const lb_units* units, const lb_batch* in, lb_bat
     lb_tensor* middle[] = {lend(owned)};
     lb_tensor* y = nullptr;
     const auto second = make_body(toy, units, run_second);
-    check(units->run(units, toy->second, &second, middle, 1, &y, 1));
+    auto* status = units->run(units, toy->second, &second, middle, 1, &y, 1);
+    if (status != nullptr && y != nullptr) {
+      drop_status(status);
+      throw Error(Fault::kInternal, "a unit that failed left an output behind");
+    }
+    check(status);
     out->put("y", take(y));
   });
 }

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// ---- what there is ------------------------------------------------------------------------------
+// ---- What there is
 
 struct Section {
   const char* title;
@@ -101,7 +101,7 @@ std::vector<lb_option> options_of(const Component& component) {
   return read_options(component.table->options);
 }
 
-// ---- Markdown -----------------------------------------------------------------------------------
+// ---- Markdown
 
 std::string one_line(std::string text) {
   for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos;) {
@@ -204,7 +204,7 @@ std::string component_text(const Component& component) {
              options);
 }
 
-// ---- JSON Schema --------------------------------------------------------------------------------
+// ---- JSON Schema
 
 Json to_json(const Node& node) {
   struct Convert {

@@ -14,6 +14,10 @@ namespace {
 
 using torch::autograd::variable_list;
 
+at::Tensor dense_or_none(const at::Tensor& rows) {
+  return rows.defined() ? with_dense_rows(rows) : rows;
+}
+
 int64_t rows_per_batch(const at::Tensor& rows) { return rows.dim() == 3 ? rows.size(1) : 1; }
 
 void check_rows(const at::Tensor& x, const at::Tensor& rows, const char* name) {
@@ -57,105 +61,22 @@ at::Tensor composite_norm(const at::Tensor& z,
   return ungrouped(at::addcmul(spread(shift), normed, factor)).to(z.scalar_type());
 }
 
-// ---- x + y gate
-
-struct Residual {
-  static const char* name() { return "LimbeckGatedResidual"; }
-  static bool saves_output(size_t /*i*/) { return false; }
-  enum In { kX, kY, kGate };
-
-  variable_list composite(const variable_list& in) const {
-    return {composite_residual(in[kX], in[kY], in[kGate])};
-  }
-
-  static bool is_fused(const variable_list& in) {
-    return has_loops(in) || devices::has(devices::norm_forward(), {in[kX], in[kY]}, {in[kGate]});
-  }
-
-  variable_list forward(const variable_list& in, variable_list& /*extra*/) const {
-    if (!in[kX].is_cpu()) {
-      return {
-          std::get<0>(devices::norm_forward().call(in[kX], in[kY], in[kGate], {}, {}, true, 0))};
-    }
-    const auto x = in[kX].contiguous();
-    const auto y = in[kY].contiguous();
-    const auto gate = with_dense_rows(in[kGate]);
-    auto z = at::empty_like(x);
-    const auto rows = x.size(0) * x.size(1);
-    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gated_residual", [&] {
-      kernels::NormForward<scalar_t> args;
-      args.width = x.size(2);
-      args.x = x.const_data_ptr<scalar_t>();
-      args.y = y.const_data_ptr<scalar_t>();
-      args.gate = gate.const_data_ptr<scalar_t>();
-      args.gate_groups = row_groups(gate, x.size(1));
-      args.z = z.mutable_data_ptr<scalar_t>();
-      const auto& loops = kernels::kernels<scalar_t>();
-      over_rows(rows, args.width,
-                [&](int64_t begin, int64_t end) { loops.norm_forward(args, begin, end); });
-    });
-    return {z};
-  }
-
-  variable_list backward(const variable_list& in,
-                         const variable_list& /*out*/,
-                         const variable_list& /*extra*/,
-                         const variable_list& grads,
-                         const std::vector<bool>& /*needs*/) const {
-    if (!in[kX].is_cpu()) {
-      auto [grad_x, grad_y, grad_gate, grad_shift, grad_scale] =
-          devices::norm_backward().call(grads[0], {}, {}, in[kY], in[kGate], {}, {}, true);
-      return {grads[0], grad_y, grad_gate};
-    }
-    const auto grad_z = grads[0].contiguous();
-    const auto y = in[kY].contiguous();
-    const auto gate = with_dense_rows(in[kGate]);
-    const auto width = y.size(2);
-    auto grad_y = at::empty_like(y);
-    at::Tensor grad_gate;
-    AT_DISPATCH_FLOATING_TYPES(y.scalar_type(), "gated_residual", [&] {
-      kernels::NormBackward<scalar_t> args;
-      args.width = width;
-      args.grad_z = grad_z.const_data_ptr<scalar_t>();
-      args.y = y.const_data_ptr<scalar_t>();
-      args.gate = gate.const_data_ptr<scalar_t>();
-      args.gate_groups = row_groups(gate, y.size(1));
-      args.gates = rows_per_batch(gate);
-      args.gate_shared = gate.dim() == 1;
-      args.grad_y = grad_y.mutable_data_ptr<scalar_t>();
-      const ThreadSums<scalar_t> sums(gate.numel(), gate.options());
-      const auto& loops = kernels::kernels<scalar_t>();
-      over_rows(y.size(0) * y.size(1), width, [&](int64_t begin, int64_t end) {
-        auto own = args;
-        own.grad_gate = sums.mine();
-        loops.norm_backward(own, begin, end);
-      });
-      grad_gate = sums.join().view(gate.sizes());
-    });
-    return {grads[0], grad_y, grad_gate};
-  }
-};
-
-// ---- LayerNorm of x, or of x + y gate
-
+// LayerNorm of x, or of the sum z = x + y gate, or that sum alone. Outputs: u with scale and shift,
+// then z with y; both may be there.
 struct Norm {
   bool plus_one = true;
   double eps = 0;
 
   static const char* name() { return "LimbeckResidualNorm"; }
-  // z, when it is an output.
+  // z beside u: the norm's backward reads it.
   static bool saves_output(size_t i) { return i == 1; }
   enum In { kX, kShift, kScale, kY, kGate };
 
-  // u, and with y also z.
   variable_list composite(const variable_list& in) const {
-    const bool has_sum = in[kY].defined();
-    const auto z = has_sum ? composite_residual(in[kX], in[kY], in[kGate]) : in[kX];
-    variable_list out = {composite_norm(z, in[kShift], in[kScale], plus_one, eps)};
-    if (has_sum) {
-      out.push_back(z);
-    }
-    return out;
+    const auto z = in[kY].defined() ? composite_residual(in[kX], in[kY], in[kGate]) : in[kX];
+    return outputs(
+        in[kScale].defined() ? composite_norm(z, in[kShift], in[kScale], plus_one, eps) : z,
+        in[kScale].defined() && in[kY].defined() ? z : at::Tensor());
   }
 
   static bool is_fused(const variable_list& in) {
@@ -166,21 +87,23 @@ struct Norm {
   variable_list forward(const variable_list& in, variable_list& extra) const {
     if (!in[kX].is_cpu()) {
       using devices::maybe;
-      auto [z, u, statistics] = devices::norm_forward().call(
-          in[kX], maybe(in[kY]), maybe(in[kGate]), in[kShift], in[kScale], plus_one, eps);
+      auto [z, u, statistics] =
+          devices::norm_forward().call(in[kX], maybe(in[kY]), maybe(in[kGate]), maybe(in[kShift]),
+                                       maybe(in[kScale]), plus_one, eps);
       extra = {statistics};
-      return in[kY].defined() ? variable_list{u, z} : variable_list{u};
+      return u.defined() ? outputs(u, z) : outputs(z, {});
     }
-    const auto x = in[kX].contiguous();
-    const auto shift = with_dense_rows(in[kShift]);
-    const auto scale = with_dense_rows(in[kScale]);
     const bool has_sum = in[kY].defined();
+    const bool is_normed = in[kScale].defined();
+    const auto x = in[kX].contiguous();
     const auto y = has_sum ? in[kY].contiguous() : at::Tensor();
-    const auto gate = in[kGate].defined() ? with_dense_rows(in[kGate]) : at::Tensor();
+    const auto gate = dense_or_none(in[kGate]);
+    const auto shift = dense_or_none(in[kShift]);
+    const auto scale = dense_or_none(in[kScale]);
     const auto rows = x.size(0) * x.size(1);
-    auto u = at::empty_like(x);
+    auto u = is_normed ? at::empty_like(x) : at::Tensor();
     auto z = has_sum ? at::empty_like(x) : at::Tensor();
-    auto statistics = at::empty({2, rows}, x.options());
+    auto statistics = is_normed ? at::empty({2, rows}, x.options()) : at::Tensor();
     AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "residual_norm", [&] {
       kernels::NormForward<scalar_t> args;
       args.width = x.size(2);
@@ -194,20 +117,22 @@ struct Norm {
         args.gate = gate.const_data_ptr<scalar_t>();
         args.gate_groups = row_groups(gate, x.size(1));
       }
-      args.base = plus_one ? 1 : 0;
-      args.scale = scale.const_data_ptr<scalar_t>();
-      args.shift = shift.const_data_ptr<scalar_t>();
-      args.scale_groups = row_groups(scale, x.size(1));
-      args.shift_groups = row_groups(shift, x.size(1));
-      args.u = u.mutable_data_ptr<scalar_t>();
-      args.mean = statistics.mutable_data_ptr<scalar_t>();
-      args.rstd = args.mean + rows;
+      if (is_normed) {
+        args.base = plus_one ? 1 : 0;
+        args.scale = scale.const_data_ptr<scalar_t>();
+        args.shift = shift.const_data_ptr<scalar_t>();
+        args.scale_groups = row_groups(scale, x.size(1));
+        args.shift_groups = row_groups(shift, x.size(1));
+        args.u = u.mutable_data_ptr<scalar_t>();
+        args.mean = statistics.mutable_data_ptr<scalar_t>();
+        args.rstd = args.mean + rows;
+      }
       const auto& loops = kernels::kernels<scalar_t>();
       over_rows(rows, args.width,
                 [&](int64_t begin, int64_t end) { loops.norm_forward(args, begin, end); });
     });
     extra = {statistics};
-    return has_sum ? variable_list{u, z} : variable_list{u};
+    return is_normed ? outputs(u, z) : outputs(z, {});
   }
 
   variable_list backward(const variable_list& in,
@@ -219,47 +144,51 @@ struct Norm {
       return backward_on_device(in, out, extra, grads);
     }
     const bool has_sum = in[kY].defined();
-    const auto z = has_sum ? out[1] : in[kX].contiguous();
-    const bool is_normed = grads[0].defined();
-    const auto grad_u = is_normed ? grads[0].contiguous() : at::Tensor();
-    const auto grad_z = has_sum && grads[1].defined() ? grads[1].contiguous() : at::Tensor();
-    if (!is_normed && !grad_z.defined()) {
+    const auto [given_u, given_z] = grads_of_u_and_z(in, grads);
+    if (!given_u.defined() && !given_z.defined()) {
       return variable_list(in.size());
     }
-    const auto scale = with_dense_rows(in[kScale]);
-    const auto gate = in[kGate].defined() ? with_dense_rows(in[kGate]) : at::Tensor();
+    const bool is_normed = given_u.defined();
+    const auto grad_u = is_normed ? given_u.contiguous() : at::Tensor();
+    const auto grad_z = given_z.defined() ? given_z.contiguous() : at::Tensor();
+    const auto gate = dense_or_none(in[kGate]);
     const auto y = gate.defined() ? in[kY].contiguous() : at::Tensor();
-    const auto rows = z.size(0) * z.size(1);
-    const auto width = z.size(2);
+    const auto tokens = in[kX].size(1);
+    const auto rows = in[kX].size(0) * tokens;
+    const auto width = in[kX].size(2);
+    const auto z = !is_normed ? at::Tensor() : has_sum ? out[1] : in[kX].contiguous();
+    const auto scale = is_normed ? with_dense_rows(in[kScale]) : at::Tensor();
     auto grad_x = is_normed ? at::empty_like(z) : grad_z;
-    auto grad_y = gate.defined() ? at::empty_like(z) : at::Tensor();
+    auto grad_y = gate.defined() ? at::empty_like(y) : at::Tensor();
     variable_list result(in.size());
-    AT_DISPATCH_FLOATING_TYPES(z.scalar_type(), "residual_norm", [&] {
+    AT_DISPATCH_FLOATING_TYPES(in[kX].scalar_type(), "residual_norm", [&] {
       kernels::NormBackward<scalar_t> args;
       args.width = width;
-      args.z = z.const_data_ptr<scalar_t>();
-      args.mean = extra[0].const_data_ptr<scalar_t>();
-      args.rstd = args.mean + rows;
-      args.grad_u = is_normed ? grad_u.const_data_ptr<scalar_t>() : nullptr;
       args.grad_z = grad_z.defined() ? grad_z.const_data_ptr<scalar_t>() : nullptr;
-      args.base = plus_one ? 1 : 0;
-      args.scale = scale.const_data_ptr<scalar_t>();
-      args.scale_groups = row_groups(scale, z.size(1));
-      args.groups = rows_per_batch(scale);
-      args.is_shared = scale.dim() == 1;
-      args.grad_x = is_normed ? grad_x.mutable_data_ptr<scalar_t>() : nullptr;
+      if (is_normed) {
+        args.grad_u = grad_u.const_data_ptr<scalar_t>();
+        args.z = z.const_data_ptr<scalar_t>();
+        args.mean = extra[0].const_data_ptr<scalar_t>();
+        args.rstd = args.mean + rows;
+        args.base = plus_one ? 1 : 0;
+        args.scale = scale.const_data_ptr<scalar_t>();
+        args.scale_groups = row_groups(scale, tokens);
+        args.groups = rows_per_batch(scale);
+        args.is_shared = scale.dim() == 1;
+        args.grad_x = grad_x.mutable_data_ptr<scalar_t>();
+      }
       if (gate.defined()) {
         args.y = y.const_data_ptr<scalar_t>();
         args.gate = gate.const_data_ptr<scalar_t>();
-        args.gate_groups = row_groups(gate, z.size(1));
+        args.gate_groups = row_groups(gate, tokens);
         args.gates = rows_per_batch(gate);
         args.gate_shared = gate.dim() == 1;
         args.grad_y = grad_y.mutable_data_ptr<scalar_t>();
       }
       // grad_scale, grad_shift, grad_gate
-      const int64_t size = scale.numel();
+      const int64_t size = is_normed ? scale.numel() : 0;
       const ThreadSums<scalar_t> sums(2 * size + (gate.defined() ? gate.numel() : 0),
-                                      scale.options());
+                                      in[kX].options());
       const auto& loops = kernels::kernels<scalar_t>();
       over_rows(rows, width, [&](int64_t begin, int64_t end) {
         auto own = args;
@@ -285,6 +214,19 @@ struct Norm {
   }
 
  private:
+  static variable_list outputs(const at::Tensor& first, const at::Tensor& second) {
+    return second.defined() ? variable_list{first, second} : variable_list{first};
+  }
+
+  // Those of absent or unused outputs are undefined.
+  static std::pair<at::Tensor, at::Tensor> grads_of_u_and_z(const variable_list& in,
+                                                            const variable_list& grads) {
+    if (!in[kScale].defined()) {
+      return {at::Tensor(), grads[0]};
+    }
+    return {grads[0], in[kY].defined() ? grads[1] : at::Tensor()};
+  }
+
   variable_list backward_on_device(const variable_list& in,
                                    const variable_list& out,
                                    const variable_list& extra,
@@ -292,13 +234,14 @@ struct Norm {
     using devices::maybe;
     variable_list result(in.size());
     const bool has_sum = in[kY].defined();
-    const auto grad_z = has_sum ? grads[1] : at::Tensor();
-    if (!grads[0].defined() && !grad_z.defined()) {
+    const auto [grad_u, grad_z] = grads_of_u_and_z(in, grads);
+    if (!grad_u.defined() && !grad_z.defined()) {
       return result;
     }
+    const auto z = !grad_u.defined() ? at::Tensor() : has_sum ? out[1] : in[kX];
     std::tie(result[kX], result[kY], result[kGate], result[kShift], result[kScale]) =
-        devices::norm_backward().call(maybe(grad_z), maybe(grads[0]), has_sum ? out[1] : in[kX],
-                                      maybe(in[kY]), maybe(in[kGate]), in[kScale], extra[0],
+        devices::norm_backward().call(maybe(grad_z), maybe(grad_u), maybe(z), maybe(in[kY]),
+                                      maybe(in[kGate]), maybe(in[kScale]), maybe(extra[0]),
                                       plus_one);
     if (has_sum && !in[kGate].defined()) {
       result[kY] = result[kX];
@@ -307,6 +250,10 @@ struct Norm {
   }
 };
 
+variable_list apply(const Norm& op, const variable_list& in) {
+  return Norm::is_fused(in) ? OpNode<Norm>::apply(op, in) : op.composite(in);
+}
+
 variable_list apply_norm(const Norm& op, const variable_list& in) {
   check_operand(in[Norm::kX]);
   check_rows(in[Norm::kX], in[Norm::kShift], "shift");
@@ -314,7 +261,7 @@ variable_list apply_norm(const Norm& op, const variable_list& in) {
   TORCH_CHECK(in[Norm::kShift].sizes() == in[Norm::kScale].sizes(),
               "shift and scale must have one shape, got ", in[Norm::kShift].sizes(), " and ",
               in[Norm::kScale].sizes());
-  return Norm::is_fused(in) ? OpNode<Norm>::apply(op, in) : op.composite(in);
+  return apply(op, in);
 }
 
 void check_sum(const at::Tensor& x, const at::Tensor& y, const std::optional<at::Tensor>& gate) {
@@ -342,8 +289,7 @@ at::Tensor gated_residual(const at::Tensor& x,
   if (!gate.has_value()) {
     return x + y;
   }
-  const variable_list in = {x, y, *gate};
-  return Residual::is_fused(in) ? OpNode<Residual>::apply({}, in)[0] : Residual().composite(in)[0];
+  return apply({}, {x, {}, {}, y, *gate})[0];
 }
 
 std::tuple<at::Tensor, at::Tensor> residual_norm(const at::Tensor& x,

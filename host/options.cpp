@@ -10,6 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
+#include "core/manifest/toml.hpp"
 #include "core/plugin/host_table.hpp"
 
 namespace limbeck::host {
@@ -82,8 +83,9 @@ Form train_form() {
   form.named.add_options()(
       "profile", po::value<std::string>()->implicit_value("2-11"),
       "FIRST-LAST: record these steps, 2-11 if not said, and write profile.json "
-      "(a trace for ui.perfetto.dev) and profile.txt to the output folder");
-  form.hidden.add_options()("resume-from-checkpoint", po::value<std::string>());
+      "(a trace for ui.perfetto.dev) and profile.txt to the output folder")(
+      "resume-from-checkpoint", po::value<std::string>(),
+      "go on from this checkpoint, or from the latest of the output folder: PATH, or latest");
   add_common(form);
   return form;
 }
@@ -277,10 +279,6 @@ DryRun parse_stage(const std::string& name) {
 }
 
 void read_dry_run(const po::variables_map& values, Command command, Options& options) {
-  if (values.count("resume-from-checkpoint") != 0) {
-    throw Error(Fault::kUsage, "--resume-from-checkpoint is not available in this version",
-                "start from exported weights: --set models.<role>.init_from=FOLDER");
-  }
   if (values.count("dry-run") != 0) {
     options.dry_run = parse_stage(values["dry-run"].as<std::string>());
   } else if (command == Command::kCheck) {
@@ -345,6 +343,11 @@ void read_config(const po::variables_map& values, const Form& form, Options& opt
                 cat("usage: ", form.usage.substr(0, form.usage.find('\n'))));
   }
   options.manifest.set = value_or<std::vector<std::string>>(values, "set", {});
+  if (values.count("resume-from-checkpoint") != 0) {
+    const auto checkpoint = values["resume-from-checkpoint"].as<std::string>();
+    options.manifest.set.push_back("training.checkpoint.resume_from_checkpoint=" +
+                                   quoted(checkpoint));
+  }
   options.manifest.output_dir = value_or<std::string>(values, "override-output-dir", "");
 }
 

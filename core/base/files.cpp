@@ -99,15 +99,6 @@ class TemporaryFile {
   bool is_owned_ = false;
 };
 
-// A rename is on disk only once its folder is. Not every file system can flush a folder; one that
-// cannot is no reason to fail after the content has been written.
-void flush_folder(const fs::path& folder) {
-  Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (opened.is_open()) {
-    ::fsync(opened.number());
-  }
-}
-
 }  // namespace
 
 std::string read_file(const fs::path& path) {
@@ -145,6 +136,13 @@ void write_file(const fs::path& path, std::string_view content) {
   temporary.write(content);
   temporary.rename_over(path);
   flush_folder(folder);
+}
+
+void flush_folder(const fs::path& folder) {
+  Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.is_open()) {
+    ::fsync(opened.number());
+  }
 }
 
 }  // namespace limbeck

@@ -18,4 +18,8 @@ LIMBECK_API std::string read_file(const std::filesystem::path& path);
 // removed, and Error(kData) names path, operation and reason. [any]
 LIMBECK_API void write_file(const std::filesystem::path& path, std::string_view content);
 
+// Flushes the names in a folder to disk: only then does a file that was made or renamed there
+// survive a loss of power. Not every file system can; that is no error. [any]
+LIMBECK_API void flush_folder(const std::filesystem::path& folder);
+
 }  // namespace limbeck

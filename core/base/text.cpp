@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
 
 namespace limbeck {
 namespace {
@@ -56,6 +57,25 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     }
   }
   return best == nullptr ? std::string() : *best;
+}
+
+std::optional<double> seconds_of(std::string_view text) {
+  struct Unit {
+    char letter;
+    int64_t seconds;
+  };
+  constexpr std::array kUnits = {Unit{'d', 86400}, Unit{'h', 3600}, Unit{'m', 60}, Unit{'s', 1}};
+  double sum = 0;
+  for (const auto& unit : kUnits) {
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc() && number >= 0 && end != text.data() + text.size() &&
+        *end == unit.letter) {
+      sum += static_cast<double>(number) * static_cast<double>(unit.seconds);
+      text.remove_prefix(static_cast<size_t>(end + 1 - text.data()));
+    }
+  }
+  return text.empty() ? std::optional<double>(sum) : std::nullopt;
 }
 
 std::string shortest(double value) {

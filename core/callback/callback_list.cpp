@@ -90,6 +90,38 @@ void CallbackList::tell(lb_event_kind kind, const EventFacts& facts) {
   }
 }
 
+bool CallbackList::may_save(int64_t step) {
+  const at::NoGradGuard no_grad;
+  bool may = true;
+  for (auto& entry : entries_) {
+    if (!wants(*entry, LB_ON_SAVE, step)) {
+      continue;
+    }
+    const auto event = make_event(*entry, LB_ON_SAVE, {step, nullptr, ""}, nullptr);
+    const auto& instance = entry->instance;
+    call_plugin(
+        [&] {
+          lb_status* status = instance.vtable().event(instance.self(), &event);
+          if (status != nullptr && status->code == LB_UNAVAILABLE) {
+            drop_status(status);
+            status = nullptr;
+            may = false;
+          }
+          return status;
+        },
+        [&] { return instance.title(); });
+  }
+  return may;
+}
+
+std::vector<Stateful> CallbackList::stateful() const {
+  std::vector<Stateful> all;
+  for (const auto& entry : entries_) {
+    all.push_back(limbeck::stateful("callbacks." + entry->name, entry->instance));
+  }
+  return all;
+}
+
 uint32_t CallbackList::take_requests() {
   const uint32_t requests = std::exchange(requests_, 0);
   validation_was_requested_ = validation_was_requested_ || (requests & LB_WANT_VALIDATION) != 0;

@@ -15,6 +15,7 @@
 #include "core/exec/models.hpp"
 #include "core/manifest/manifest.hpp"
 #include "core/plugin/instance.hpp"
+#include "core/plugin/stateful.hpp"
 #include "core/role/role_set.hpp"
 #include "core/track/metrics.hpp"
 
@@ -42,6 +43,11 @@ class CallbackList {
   // divides the step, or all of them if validation was requested. A callback that fails ends the
   // run, except in LB_ON_ERROR. [control]
   void tell(lb_event_kind kind, const EventFacts& facts);
+  // Asks everyone who wants LB_ON_SAVE whether a checkpoint may be made now: false if one would
+  // rather be asked after the next step. [control]
+  bool may_save(int64_t step);
+  // All of them, in order, for checkpoints.
+  std::vector<Stateful> stateful() const;
   // LB_WANT_ bits that callbacks asked for since the last call.
   uint32_t take_requests();
 
@@ -57,10 +63,12 @@ class CallbackList {
  private:
   struct Entry {
     Entry(const CallbackSpec& spec, const RoleSet& roles)
-        : instance(spec.component),
+        : name(spec.name),
+          instance(spec.component),
           models(resolve_roles(instance.vtable().needs, spec.component, roles)),
           every_steps(spec.every_steps) {}
 
+    std::string name;
     Instance<lb_callback_vtable> instance;
     Models models;
     int64_t every_steps;

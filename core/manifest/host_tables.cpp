@@ -60,6 +60,14 @@ void read_run(Draft& draft, const fs::path& output_dir) {
   spec.threads = run.integer("threads");
   spec.log_every_steps = run.integer("log_every_steps");
   spec.replay = run.text_or("replay", "");
+  const auto limit = run.text("max_wall_time");
+  if (const auto seconds = seconds_of(limit); seconds.has_value()) {
+    spec.max_wall_seconds = *seconds;
+  } else {
+    draft.diagnostics.error(run.position("max_wall_time"),
+                            cat("run.max_wall_time: \"", limit, "\" is no time"),
+                            "write hours, minutes and seconds: \"4h30m\", \"90s\"");
+  }
   check_places(draft, run);
   if (spec.device == "cuda") {
     draft.diagnostics.error(run.position("device"),
@@ -72,6 +80,20 @@ void read_loop(Draft& draft) {
   const HostValues loop = read_table(draft, "training.loop", loop_options());
   draft.manifest.loop = {loop.integer("max_train_steps"),
                          loop.integer("gradient_accumulation_steps")};
+}
+
+void read_checkpoint(Draft& draft) {
+  const HostValues values = read_table(draft, "training.checkpoint", checkpoint_options());
+  auto& checkpoint = draft.manifest.checkpoint;
+  checkpoint.resume_from = values.text("resume_from_checkpoint");
+  if (!checkpoint.resume_from.empty() && checkpoint.resume_from != "latest") {
+    checkpoint.resume_from = absolute(checkpoint.resume_from).string();
+  }
+  checkpoint.every_steps = values.integer("training_state_checkpointing_steps");
+  checkpoint.total_limit = values.integer("checkpoints_total_limit");
+  checkpoint.saves_optimizer = !values.boolean("no_save_optim");
+  checkpoint.loads_optimizer = !values.boolean("no_load_optim");
+  checkpoint.allows_data_change = values.boolean("allow_dataset_change");
 }
 
 void read_performance(Draft& draft) {
@@ -139,7 +161,7 @@ void read_host_tables(Draft& draft, const fs::path& output_dir) {
   read_performance(draft);
   read_distributed(draft);
   read_table(draft, "training.model", training_model_options());
-  read_table(draft, "training.checkpoint", checkpoint_options());
+  read_checkpoint(draft);
   read_trackers(draft);
   read_clip(draft);
   if (inner_table(draft.root, "callbacks").find("ema") != nullptr) {

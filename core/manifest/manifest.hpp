@@ -103,11 +103,21 @@ struct RunSpec {
   int64_t threads = 0;          // 0: all processors this process may use
   int64_t log_every_steps = 10;
   std::filesystem::path replay;  // absolute; recorded draws for tests and benches; or empty
+  double max_wall_seconds = 0;   // 0: no limit
 };
 
 struct LoopSpec {
   int64_t max_train_steps = 0;
   int64_t gradient_accumulation_steps = 1;
+};
+
+struct CheckpointSpec {
+  std::string resume_from;      // "latest", or an absolute path; empty: from the beginning
+  int64_t every_steps = 0;      // 0: no checkpoint is written
+  int64_t total_limit = 0;      // newest ones to keep; 0: all
+  bool saves_optimizer = true;  // its moments
+  bool loads_optimizer = true;
+  bool allows_data_change = false;
 };
 
 struct PerformanceSpec {
@@ -136,6 +146,7 @@ struct LIMBECK_API Manifest {
   std::vector<ComponentSpec> trackers;
   std::optional<DataSpec> data;
   LoopSpec loop;
+  CheckpointSpec checkpoint;
   PerformanceSpec performance;
   ClipSpec clip;
   DistributedSpec distributed;

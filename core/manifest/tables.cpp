@@ -219,7 +219,8 @@ std::vector<lb_option> run_options() {
       integer("threads", "0", "[0, inf)", "Threads of one process; 0: all processors."),
       integer("log_every_steps", "10", "[1, inf)", "Steps between lines of progress."),
       path("replay", "Recorded random numbers to use instead of new ones."),
-      unavailable("max_wall_time"),
+      text("max_wall_time", "\"\"",
+           "Time after which the run saves and stops, such as \"4h30m\" or \"90s\"; empty: none."),
   };
   return list(kOptions);
 }
@@ -416,10 +417,20 @@ std::vector<lb_option> distributed_options() {
 std::vector<lb_option> checkpoint_options() {
   static constexpr lb_option kOptions[] = {
       moved("output_dir", "run.output_dir"),
-      fixed(text("resume_from_checkpoint", "\"\"", "A checkpoint to go on from.")),
-      fixed(integer("training_state_checkpointing_steps", "0", "[0, inf)",
-                    "Steps between checkpoints; 0: none.")),
-      fixed(integer("checkpoints_total_limit", "0", "[0, inf)", "Checkpoints to keep; 0: all.")),
+      text("resume_from_checkpoint", "\"\"",
+           "A checkpoint to go on from, relative to the current folder, or \"latest\" of "
+           "run.output_dir. Not together with another init_from than the one it was made with."),
+      integer(
+          "training_state_checkpointing_steps", "0", "[0, inf)",
+          "Steps between checkpoints, and one at the end and when the run is stopped; 0: none."),
+      integer("checkpoints_total_limit", "0", "[0, inf)",
+              "Checkpoints to keep: the newest; 0: all."),
+      boolean("no_save_optim", "false",
+              "Leaves the optimizers' moments out: smaller, and a run cannot go on exactly."),
+      boolean("no_load_optim", "false",
+              "Goes on with fresh moments; counts of updates and learning rates go on."),
+      boolean("allow_dataset_change", "false",
+              "Goes on with other data, seed or order than the checkpoint was made with."),
   };
   return list(kOptions);
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/export.hpp"
 #include "core/manifest/diagnostics.hpp"
 #include "core/manifest/node.hpp"
 
@@ -35,7 +36,7 @@ std::string to_explained_toml(const Node& root);
 std::string value_text(const Node& node);
 
 // In quotes, with escapes for what TOML does not allow between them.
-std::string quoted(const std::string& text);
+LIMBECK_API std::string quoted(const std::string& text);
 
 // A double as TOML tells it from an integer: "1.0", "1e-08", "inf".
 std::string float_text(double value);

@@ -21,11 +21,21 @@ RoleOptimizer::RoleOptimizer(Role& role, int64_t horizon)
       horizon_(horizon),
       exp_avg_(at::zeros_like(role.master())),
       exp_avg_sq_(at::zeros_like(role.master())),
-      range_updates_(role.layout().trained.size()) {}
+      part_updates_(role.layout().parts.size()) {}
 
 double RoleOptimizer::learning_rate() const {
   const auto& spec = role_.spec().optimizer;
   return spec.learning_rate * lr_multiplier(spec, updates_, horizon_);
+}
+
+RoleOptimizer::Counts RoleOptimizer::counts() const {
+  return {updates_, averaged_updates_, part_updates_};
+}
+
+void RoleOptimizer::set_counts(const Counts& counts) {
+  updates_ = counts.updates;
+  averaged_updates_ = counts.averaged_updates;
+  part_updates_ = counts.parts;
 }
 
 double RoleOptimizer::grad_norm() const {
@@ -49,15 +59,17 @@ void RoleOptimizer::update(int64_t step, double grad_scale) {
   constants.beta2 = spec.beta2;
   constants.eps = spec.eps;
   constants.average_weight = is_averaged ? 1.0 - ema_decay(*ema, averaged_updates_ + 1) : 0.0;
-  for (size_t i = 0; i < role_.layout().trained.size(); ++i) {
-    const auto& range = role_.layout().trained[i];
+  for (size_t part = 0; part < part_updates_.size(); ++part) {
+    part_updates_[part] += role_.is_touched(part) ? 1 : 0;
+  }
+  for (const auto& range : role_.layout().trained) {
     const auto slice = [&](const at::Tensor& flat) {
       return flat.narrow(0, range.offset, range.size);
     };
     const auto average = is_averaged ? slice(role_.average()) : at::Tensor();
     if (role_.is_touched(range.part)) {
       constants.weight_decay = range.is_decayed ? spec.weight_decay : 0.0;
-      constants.count = ++range_updates_[i];
+      constants.count = part_updates_[range.part];
       adamw_ema(slice(role_.master()), slice(role_.grad()), slice(exp_avg_), slice(exp_avg_sq_),
                 average, constants);
     } else if (is_averaged) {

@@ -27,6 +27,18 @@ class RoleOptimizer {
   int64_t updates() const { return updates_; }
   double learning_rate() const;
 
+  // The moments, over the elements of role().master(), and the counts of updates: what a checkpoint
+  // keeps of an optimizer.
+  const at::Tensor& exp_avg() const { return exp_avg_; }
+  const at::Tensor& exp_avg_sq() const { return exp_avg_sq_; }
+  struct Counts {
+    int64_t updates = 0;           // of the role
+    int64_t averaged_updates = 0;  // of its moving average
+    std::vector<int64_t> parts;    // of each part of the network
+  };
+  Counts counts() const;
+  void set_counts(const Counts& counts);
+
   // The norm of the accumulated gradient over all ranks. Synchronises.
   double grad_norm() const;
   // What to multiply a gradient of norm `norm` by, so that its norm is at most `max_norm`.
@@ -44,7 +56,7 @@ class RoleOptimizer {
   int64_t averaged_updates_ = 0;
   at::Tensor exp_avg_;
   at::Tensor exp_avg_sq_;
-  std::vector<int64_t> range_updates_;  // by trained range
+  std::vector<int64_t> part_updates_;
 };
 
 // The decay of average number `n` (from 1): `decay` itself, or at most (1 + n) / (10 + n) (ratio)

@@ -6,8 +6,10 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "core/base/hash.hpp"
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
+#include "core/checkpoint/state.hpp"
 #include "core/plugin/status.hpp"
 #include "core/role/builder.hpp"
 #include "core/role/init.hpp"
@@ -30,6 +32,9 @@ at::ScalarType type_of(Precision precision) {
   }
   return at::kFloat;
 }
+
+// A hash made of two; fold_hash(a, b) and fold_hash(b, a) differ.
+uint64_t fold_hash(uint64_t a, uint64_t b) { return splitmix64(splitmix64(a) ^ b); }
 
 // Runs after a gradient was added to a leaf.
 class TouchHook : public torch::autograd::PostAccumulateGradHook {
@@ -274,6 +279,16 @@ void Role::reset_average() {
   if (average_.defined()) {
     average_.copy_(master_);
   }
+}
+
+uint64_t Role::frozen_hash() const {
+  uint64_t hash = fold_hash(hash_of(frozen_), hash_of(frozen_wide_));
+  for (const auto& buffer : buffers_) {
+    if (buffer.defined() && !spec_.is_trained && !spec_.is_shadow) {
+      hash = fold_hash(hash, hash_of(buffer));
+    }
+  }
+  return hash;
 }
 
 bool Role::is_touched() const {

@@ -66,6 +66,12 @@ class Role {
   // Makes the average equal to the live weights.
   void reset_average();
 
+  // The state that is no weight, by index of layout().params; undefined for weights.
+  const std::vector<at::Tensor>& buffers() const { return buffers_; }
+  // A hash of everything that training leaves alone: the weights that are not in master(), and of a
+  // role that is not trained its buffers. [control]
+  uint64_t frozen_hash() const;
+
   // One tensor per parameter of a unit, in declaration order, in storage dtype.
   const std::vector<at::Tensor>& params(lb_unit unit, Weights weights) const;
 

@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/track/trackers.hpp"
 
-#include <array>
-#include <cstdio>
-#include <random>
 #include <utility>
 
 namespace limbeck {
-namespace {
 
-// Tells runs apart that have the same name and folder.
-std::string random_id() {
-  std::random_device device;
-  std::array<char, 24> text{};
-  std::snprintf(text.data(), text.size(), "%08x%08x", device(), device());
-  return text.data();
-}
-
-}  // namespace
-
-Trackers::Trackers(const Manifest& manifest, int64_t first_step, TrackerLimits limits)
+Trackers::Trackers(const Manifest& manifest,
+                   const std::string& id,
+                   int64_t first_step,
+                   TrackerLimits limits)
     : limits_(limits) {
-  const auto id = random_id();
   const auto directory = manifest.run.output_dir.string();
   const lb_tracked_run run = {sizeof(lb_tracked_run),
                               0,

@@ -17,10 +17,14 @@ namespace limbeck {
 
 class Trackers {
  public:
-  // Opens every tracker of the manifest, in <output_dir>. `first_step` is 1, or the step after the
+  // Opens every tracker of the manifest, in <output_dir>. `id` tells runs apart that have the same
+  // name and folder, and is kept when one is resumed. `first_step` is 1, or the step after the
   // checkpoint that was resumed. Throws Error if one cannot be opened. `manifest` must outlive the
   // process if a tracker can be left behind, else this object. [control]
-  Trackers(const Manifest& manifest, int64_t first_step, TrackerLimits limits = {});
+  Trackers(const Manifest& manifest,
+           const std::string& id,
+           int64_t first_step,
+           TrackerLimits limits = {});
   // As close().
   ~Trackers();
   Trackers(const Trackers&) = delete;

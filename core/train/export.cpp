@@ -43,9 +43,22 @@ std::string text_fact(const Role& role, const char* name) {
   return rows != nullptr && !rows->empty() ? rows->front() : "";
 }
 
-// What a network of this kind is made from: its options, and the class that other programs know
-// it by.
-std::string config_of(const Role& role) {
+std::filesystem::path export_one(const Role& role,
+                                 Weights weights,
+                                 const std::filesystem::path& folder) {
+  NamedTensors tensors;
+  role.visit(weights, [&](const std::string& key, const at::Tensor& value) {
+    tensors.emplace_back(key, value);
+  });
+  const auto target = folder / export_folder(role);
+  write_weights(target, export_config(role).dump(2) + "\n", tensors);
+  verify_weights(target, tensors);
+  return folder;
+}
+
+}  // namespace
+
+nlohmann::ordered_json export_config(const Role& role) {
   auto json = nlohmann::ordered_json::object();
   const auto class_name = text_fact(role, "export.class");
   json["_class_name"] = class_name.empty() ? role.spec().model.component->name() : class_name;
@@ -56,23 +69,10 @@ std::string config_of(const Role& role) {
       json[key] = to_json(value);
     }
   }
-  return json.dump(2) + "\n";
+  return json;
 }
 
-std::filesystem::path export_one(const Role& role,
-                                 Weights weights,
-                                 const std::filesystem::path& folder) {
-  NamedTensors tensors;
-  role.visit(weights, [&](const std::string& key, const at::Tensor& value) {
-    tensors.emplace_back(key, value);
-  });
-  const auto target = folder / text_fact(role, "export.folder");
-  write_weights(target, config_of(role), tensors);
-  verify_weights(target, tensors);
-  return folder;
-}
-
-}  // namespace
+std::string export_folder(const Role& role) { return text_fact(role, "export.folder"); }
 
 std::vector<std::filesystem::path> export_roles(const RoleSet& roles,
                                                 const std::filesystem::path& output_dir) {

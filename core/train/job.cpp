@@ -13,6 +13,7 @@
 #include "core/train/check.hpp"
 #include "core/train/record.hpp"
 #include "core/train/run.hpp"
+#include "core/train/run_state.hpp"
 #include "core/train/train_loop.hpp"
 
 namespace limbeck {
@@ -23,9 +24,13 @@ void train_recorded(Run& run, const Job& job) {
   for (std::string line; std::getline(lines, line);) {
     log::info("run", line);
   }
+  const auto checkpoint = checkpoint_to_resume(run.manifest);
   RunRecord record(run, *job.registry, job.arguments);
+  if (checkpoint.has_value()) {
+    record.set_resumed(*checkpoint);
+  }
   try {
-    train(run, {job.first_profiled_step, job.last_profiled_step});
+    train(run, *job.registry, checkpoint, {job.first_profiled_step, job.last_profiled_step});
   } catch (const Error& error) {
     record.finish(error);
     throw;

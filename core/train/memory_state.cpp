@@ -160,6 +160,16 @@ std::string MemoryState::difference(const MemoryState& other) const {
   return "";
 }
 
+std::vector<std::string> MemoryState::unread() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : values_) {
+    if (read_.count(name) == 0) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
 void MemoryState::put(const char* name, Value value) {
   const std::string key = name == nullptr ? "" : name;
   if (!is_state_name(key) || !values_.emplace(key, std::move(value)).second) {

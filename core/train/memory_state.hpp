@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -32,7 +33,10 @@ class MemoryState {
   // `version`: the component's state_version.
   const lb_reader* reader(uint32_t version);
 
+  const std::map<std::string, Value>& values() const { return values_; }
   bool is_empty() const { return values_.empty(); }
+  // Names that no reader has asked for.
+  std::vector<std::string> unread() const;
   // Names that were written twice, or are not [a-z0-9_.]+.
   const std::vector<std::string>& bad_names() const { return bad_names_; }
   // The first name under which two states differ in a bit; "" if there is none.
@@ -42,6 +46,9 @@ class MemoryState {
   template <class T>
   const T* find(const char* name) const {
     const auto found = values_.find(name == nullptr ? "" : name);
+    if (found != values_.end()) {
+      read_.insert(found->first);
+    }
     return found == values_.end() ? nullptr : std::get_if<T>(&found->second);
   }
 
@@ -50,6 +57,7 @@ class MemoryState {
   lb_reader reader_{};
   std::map<std::string, Value> values_;
   std::vector<std::string> bad_names_;
+  mutable std::set<std::string> read_;
 };
 
 }  // namespace limbeck

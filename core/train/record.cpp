@@ -27,16 +27,6 @@ namespace {
 
 using Document = nlohmann::ordered_json;
 
-// "2026-01-31T12:00:00Z"
-std::string now_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text.data();
-}
-
 std::string hash_of(const std::filesystem::path& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) {
@@ -47,18 +37,6 @@ std::string hash_of(const std::filesystem::path& path) {
     ~Closer() { ::close(file); }
   } const closer{file};
   return sha256_of_descriptor(file);
-}
-
-Document plugins_json(const Registry& registry) {
-  auto list = Document::array();
-  for (const auto& library : registry.libraries()) {
-    list.push_back({{"name", library.name},
-                    {"id", library.plugin->id},
-                    {"version", library.plugin->version},
-                    {"path", library.path.string()},
-                    {"sha256", hash_of(library.path)}});
-  }
-  return list;
 }
 
 Document data_json(const Run& run) {
@@ -117,6 +95,27 @@ bool sets(const std::string& argument, const std::string& key) {
 
 }  // namespace
 
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text.data();
+}
+
+Document plugins_json(const Registry& registry) {
+  auto list = Document::array();
+  for (const auto& library : registry.libraries()) {
+    list.push_back({{"name", library.name},
+                    {"id", library.plugin->id},
+                    {"version", library.plugin->version},
+                    {"path", library.path.string()},
+                    {"sha256", hash_of(library.path)}});
+  }
+  return list;
+}
+
 std::vector<std::string> without_secrets(std::vector<std::string> arguments,
                                          const std::vector<std::string>& secret_keys) {
   constexpr std::string_view kSet = "--set=";
@@ -147,6 +146,7 @@ RunRecord::RunRecord(const Run& run,
             {"error", nullptr},
             {"manifest", manifest.path.string()},
             {"command", without_secrets(arguments, manifest.secret_keys)},
+            {"resumed_from", nullptr},
             {"seed", manifest.run.seed},
             {"threads", at::get_num_threads()},
             {"limbeck",
@@ -157,6 +157,11 @@ RunRecord::RunRecord(const Run& run,
             {"plugins", plugins_json(registry)},
             {"data", data_json(run)},
             {"machine", machine_json()}};
+  write("running");
+}
+
+void RunRecord::set_resumed(const std::filesystem::path& checkpoint) {
+  (*json_)["resumed_from"] = checkpoint.string();
   write("running");
 }
 

@@ -229,9 +229,15 @@ Run::Run(const Manifest& of)
   plan_step(method, models.roles(), of.loop.gradient_accumulation_steps, 1);
 }
 
-void Run::load() {
+void Run::load(bool resumes) {
   for (auto& role : roles) {
     role->allocate();
+    const auto& layout = role->layout();
+    const bool is_restored = resumes && (role->is_trained() || role->spec().is_shadow) &&
+                             layout.frozen_size == 0 && layout.frozen_wide_size == 0;
+    if (is_restored) {
+      continue;
+    }
     if (!role->spec().init_from.empty()) {
       role->load(role->spec().init_from);
     } else if (!role->is_trained() && !role->spec().is_shadow &&

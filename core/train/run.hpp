@@ -36,7 +36,8 @@ struct Run {
   Run& operator=(const Run&) = delete;
 
   // Allocates and reads the weights of all roles, and makes optimizers and the step runner.
-  void load();
+  // `resumes`: what training changes is restored afterwards and need not be read.
+  void load(bool resumes = false);
   // The same with weights that are allocated on the run device and not read: for a rehearsal where
   // tensors have no contents.
   void load_shapes();

@@ -21,6 +21,7 @@ limbeck_test(
   unit/progress_test.cpp
   unit/random_test.cpp
   unit/record_test.cpp
+  unit/resume_test.cpp
   unit/schedule_test.cpp
   unit/toy_network.cpp
   unit/train_loop_test.cpp)

@@ -129,7 +129,16 @@ const Component& component() {
                                      provides,
                                      &vtable,
                                      nullptr};
-  static const Library library = {};
+  static const Library library = [] {
+    static const lb_plugin plugin = [] {
+      lb_plugin made{};
+      made.id = "test.toy";
+      return made;
+    }();
+    Library made;
+    made.plugin = &plugin;
+    return made;
+  }();
   static const Component instance = {&table, &library};
   return instance;
 }

@@ -173,7 +173,7 @@ void tell_steps(Trackers& trackers, int64_t first, int64_t last) {
 
 TEST_CASE("trackers: numbers and files arrive in order, on one thread that is not the loop's") {
   const auto manifest = tracked_by(1);
-  Trackers trackers(manifest, 1);
+  Trackers trackers(manifest, "id", 1);
   tell_steps(trackers, 1, 3);
   trackers.file(3, {"validation", "image/png", "/x.png", "digit 3"});
   trackers.scalars(4, {});  // nothing to tell
@@ -194,7 +194,7 @@ TEST_CASE("trackers: what waits is written when the run ends by an error") {
   const auto manifest = tracked_by(1);
   stages[0]->shut_gate();
   {
-    Trackers trackers(manifest, 1);
+    Trackers trackers(manifest, "id", 1);
     tell_steps(trackers, 1, 100);
     stages[0]->open_gate();
   }
@@ -207,7 +207,7 @@ TEST_CASE("trackers: one that cannot be opened is an error at the start") {
   stages[1] = nullptr;
   std::string said;
   try {
-    const Trackers trackers(manifest, 1);
+    const Trackers trackers(manifest, "id", 1);
   } catch (const limbeck::Error& error) {
     said = error.what();
   }
@@ -219,7 +219,7 @@ TEST_CASE("trackers: one that cannot be opened is an error at the start") {
 TEST_CASE("trackers: a full disk loses nothing when there is room again") {
   const auto manifest = tracked_by(1);
   stages[0]->answer(LB_UNAVAILABLE);
-  Trackers trackers(manifest, 1);
+  Trackers trackers(manifest, "id", 1);
   tell_steps(trackers, 1, 1);
   stages[0]->await_calls(1);
   tell_steps(trackers, 2, 2);
@@ -237,7 +237,7 @@ TEST_CASE("trackers: a full disk loses nothing when there is room again") {
 TEST_CASE("trackers: what is still refused at the end is counted as lost") {
   const auto manifest = tracked_by(1);
   stages[0]->answer(LB_UNAVAILABLE);
-  Trackers trackers(manifest, 1);
+  Trackers trackers(manifest, "id", 1);
   tell_steps(trackers, 1, 20);
   const auto report = trackers.close().at(0);
   CHECK(report.kept == 0);
@@ -250,7 +250,7 @@ TEST_CASE("trackers: what is still refused at the end is counted as lost") {
 TEST_CASE("trackers: a tracker that throws is asked again at the next step, the other goes on") {
   const auto manifest = tracked_by(2);
   stages[0]->answer(LB_INTERNAL);  // with a message that names the step
-  Trackers trackers(manifest, 1);
+  Trackers trackers(manifest, "id", 1);
   tell_steps(trackers, 1, 50);
   stages[0]->await_calls(50);
   stages[0]->answer(LB_OK);
@@ -266,7 +266,7 @@ TEST_CASE("trackers: a tracker that throws is asked again at the next step, the 
 TEST_CASE("trackers: a slow one holds up nobody, and what is too much for it is counted") {
   const auto manifest = tracked_by(2);
   stages[0]->shut_gate();
-  Trackers trackers(manifest, 1, {10, std::chrono::seconds(600)});
+  Trackers trackers(manifest, "id", 1, {10, std::chrono::seconds(600)});
   tell_steps(trackers, 1, 1);
   stages[0]->await_calls(1);
   tell_steps(trackers, 2, 10);
@@ -288,7 +288,7 @@ TEST_CASE("trackers: a slow one holds up nobody, and what is too much for it is 
 TEST_CASE("trackers: one that never returns is left behind") {
   const auto manifest = tracked_by(2);
   stages[0]->shut_gate();
-  Trackers trackers(manifest, 1, {10, std::chrono::seconds(0)});
+  Trackers trackers(manifest, "id", 1, {10, std::chrono::seconds(0)});
   tell_steps(trackers, 1, 2);
   stages[0]->await_calls(1);
   stages[1]->await_calls(2);

@@ -1,267 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop with a toy network, a toy method that needs no data, and a callback and a tracker that
-// write down what they are told.
+// The loop with a toy network and components that write down what they are told.
 #include <filesystem>
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
-
-#include <unistd.h>
 
 #include <ATen/ATen.h>
 
 #include "core/base/error.hpp"
 #include "core/plugin/host_table.hpp"
-#include "core/plugin/status.hpp"
-#include "core/tensor/guard.hpp"
-#include "core/tensor/handle.hpp"
-#include "core/train/train_loop.hpp"
-#include "toy_network.hpp"
+#include "toy_run.hpp"
 
 #include <doctest/doctest.h>
 
 using namespace limbeck;
-using limbeck::testing::toy_spec;
-
-namespace {
-
-enum : uint32_t { kNet, kSlow };
-
-constexpr lb_role kRoles[] = {{"net", "Trained.", "test.toy/1", LB_ROLE_TRAINED, 0},
-                              {"slow", "Follows.", "test.toy/1", LB_ROLE_SHADOW, kNet}};
-constexpr lb_role kNeeds[] = {{"net", "Looked at.", "test.toy/1", 0, 0},
-                              {"slow", "Looked at.", "test.toy/1", 0, 0}};
-
-at::Tensor run_toy(const lb_models* models,
-                   uint32_t role,
-                   uint32_t flags,
-                   const at::Tensor& x = at::sin(at::arange(12, at::kFloat)).view({3, 4})) {
-  lb_batch in;
-  in.put("x", x);
-  lb_batch out;
-  check(models->run(models, role, flags, &in, &out));
-  return out.tensor("y");
-}
-
-// What the components of a test do and saw.
-struct Diary {
-  std::vector<std::string> events;                    // "step 3"
-  std::vector<std::map<std::string, double>> values;  // of LB_ON_STEP
-  std::function<void(const lb_event*)> on_event = [](auto*) {};
-  // What the method makes of its loss, and of the network's output.
-  std::function<at::Tensor(int64_t step, const at::Tensor& loss, const at::Tensor& y)> bend =
-      [](int64_t, const at::Tensor& loss, const at::Tensor&) { return loss; };
-  std::vector<int64_t> tracked;  // steps of scalars()
-  std::vector<std::string> names;
-  int closed_with = -1;
-};
-Diary* diary = nullptr;
-
-constexpr const char* kNames[] = {"start", "begin", "round", "step", "validate",
-                                  "save",  "saved", "error", "end"};
-
-lb_status* create_nothing(lb_state*, const lb_config*, void** out) {
-  static int nothing;
-  *out = &nothing;
-  return nullptr;
-}
-void destroy_nothing(void*) {}
-
-lb_status* plan_rounds(void*, int64_t, lb_plan* plan) {
-  return guarded([&] {
-    check(plan->round(plan, 2, LB_ROUND_OWN_DATA));
-    check(plan->update(plan, kNet));
-    check(plan->average(plan, kSlow, 0.5));
-  });
-}
-
-lb_status* toy_loss(void*, const lb_step* step, lb_tensor** out) {
-  return guarded([&] {
-    const auto y = step->batch == nullptr
-                       ? run_toy(step->models, kNet, 0)
-                       : run_toy(step->models, kNet, 0, step->batch->tensor("x"));
-    const auto loss = diary->bend(step->step, y.square().mean(), y);
-    step->metrics->tensor(step->metrics, "loss", lend(loss), LB_MEAN);
-    *out = give(loss);
-  });
-}
-
-lb_status* write_event(void*, const lb_event* event) {
-  return guarded([&] {
-    diary->events.push_back(std::string(kNames[event->kind]) + " " + std::to_string(event->step));
-    if (event->kind == LB_ON_STEP) {
-      auto& numbers = diary->values.emplace_back();
-      for (const auto& [name, value] : event->values->entries) {
-        numbers[name] = std::get<double>(value);
-      }
-    }
-    diary->on_event(event);
-  });
-}
-
-lb_status* open_diary(lb_state*, const lb_config*, const lb_tracked_run*, void** out) {
-  *out = diary;
-  return nullptr;
-}
-lb_status* track_step(
-    void* self, int64_t step, const char* const* names, const double*, uint32_t count) {
-  auto& book = *static_cast<Diary*>(self);
-  book.tracked.push_back(step);
-  book.names.insert(book.names.end(), names, names + count);
-  return nullptr;
-}
-void close_diary(void* self, int32_t succeeded) {
-  static_cast<Diary*>(self)->closed_with = succeeded;
-}
-
-template <class Vtable>
-ComponentSpec component_spec(const char* key,
-                             const char* kind,
-                             const Vtable& vtable,
-                             lb_component& table,
-                             Component& component) {
-  static const Library library = {};
-  table.struct_size = sizeof(lb_component);
-  table.kind = kind;
-  table.name = "toy";
-  table.vtable = &vtable;
-  component = {&table, &library};
-  ComponentSpec spec;
-  spec.key = key;
-  spec.component = &component;
-  spec.config = std::make_shared<lb_config>();
-  return spec;
-}
-
-// Without `plans`: one round of as many micro-steps as the manifest says, on its data.
-ComponentSpec toy_method(bool plans = true) {
-  static lb_method_vtable vtable = {sizeof(lb_method_vtable),
-                                    0,
-                                    LB_ROLES(kRoles),
-                                    nullptr,
-                                    create_nothing,
-                                    destroy_nothing,
-                                    nullptr,
-                                    plan_rounds,
-                                    toy_loss,
-                                    nullptr,
-                                    nullptr};
-  vtable.plan = plans ? plan_rounds : nullptr;
-  static lb_component table;
-  static Component component;
-  return component_spec("method", "limbeck.method/1", vtable, table, component);
-}
-
-CallbackSpec toy_callback() {
-  static const lb_callback_vtable vtable = {sizeof(lb_callback_vtable),
-                                            0,
-                                            LB_ROLES(kNeeds),
-                                            ~uint64_t{0},
-                                            create_nothing,
-                                            destroy_nothing,
-                                            write_event,
-                                            nullptr,
-                                            nullptr,
-                                            nullptr};
-  static lb_component table;
-  static Component component;
-  CallbackSpec spec;
-  spec.component = component_spec("callbacks.toy", "limbeck.callback/1", vtable, table, component);
-  spec.name = "toy";
-  return spec;
-}
-
-ComponentSpec toy_tracker() {
-  static const lb_tracker_vtable vtable = {
-      sizeof(lb_tracker_vtable), 0, open_diary, track_step, nullptr, close_diary};
-  static lb_component table;
-  static Component component;
-  return component_spec("training.tracker.toy", "limbeck.tracker/1", vtable, table, component);
-}
-
-// Samples x [4] that repeat after three.
-struct Samples {
-  static inline int64_t length = 3;
-};
-lb_status* open_samples(lb_state*, const lb_config*, const lb_source*, void** out) {
-  return create_nothing(nullptr, nullptr, out);
-}
-lb_status* sample_fields(void*, lb_fields* out) {
-  static const int64_t sizes[] = {4};
-  static const lb_field fields[] = {{"x", sizes, LB_F32, 1, 0, 0}};
-  *out = {sizeof(lb_field), 1, fields};
-  return nullptr;
-}
-lb_status* read_sample(void*, int64_t index, lb_batch* sample) {
-  return guarded([&] {
-    sample->put("x", at::sin(at::arange(4, at::kFloat) + static_cast<double>(index % 3)));
-  });
-}
-
-DataSpec toy_data(int64_t length, int64_t batch_size) {
-  static const lb_dataset_vtable vtable = [] {
-    lb_dataset_vtable v{};
-    v.struct_size = sizeof(v);
-    v.open = open_samples;
-    v.close = destroy_nothing;
-    v.length = [](void*) { return Samples::length; };
-    v.fields = sample_fields;
-    v.read = read_sample;
-    return v;
-  }();
-  static lb_component table;
-  static Component component;
-  Samples::length = length;
-  DataSpec data;
-  data.dataset = component_spec("training.data", "limbeck.dataset/1", vtable, table, component);
-  data.batch_size = batch_size;
-  data.shuffle = false;
-  return data;
-}
-
-// A run of `steps` steps in a folder of its own, with the diary open.
-class Training {
- public:
-  explicit Training(int64_t steps) {
-    std::string name = (std::filesystem::temp_directory_path() / "limbeck_loop_XXXXXX").string();
-    manifest.run.output_dir = mkdtemp(name.data());
-    manifest.run.name = "toy";
-    manifest.loop.max_train_steps = steps;
-    manifest.method = toy_method();
-    manifest.callbacks = {toy_callback()};
-    manifest.trackers = {toy_tracker()};
-    manifest.roles = {toy_spec(true), toy_spec(false)};
-    manifest.roles[1].name = "slow";
-    manifest.roles[1].is_shadow = true;
-    manifest.roles[1].shadow_of = "net";
-    diary = &book;
-  }
-  ~Training() {
-    diary = nullptr;
-    std::filesystem::remove_all(manifest.run.output_dir);
-  }
-  Training(const Training&) = delete;
-  Training& operator=(const Training&) = delete;
-
-  void run(const ProfileSteps& profile = {}) {
-    Run run(manifest);
-    train(run, profile);
-  }
-
-  Manifest manifest;
-  Diary book;
-};
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
-  }
-  return text;
-}
-
-}  // namespace
+using namespace limbeck::testing;
 
 TEST_CASE("train loop: events come in their order") {
   Training training(3);
@@ -337,7 +89,8 @@ TEST_CASE("train loop: a loss or a gradient that is not finite stops before weig
     Run run(training.manifest);
     std::string said;
     try {
-      train(run);
+      const Registry registry;
+      train(run, registry, std::nullopt);
     } catch (const Error& error) {
       said = error.message();
       CHECK((error.fault() == Fault::kNumeric));
@@ -473,7 +226,7 @@ TEST_CASE("train loop: metrics of a step") {
 TEST_CASE("train loop: micro-steps of an update run across the end of an epoch") {
   const auto metrics = [](int64_t length, int64_t batch_size, int64_t accumulation) {
     Training training(1);
-    training.manifest.method = toy_method(false);
+    training.manifest.method = toy_method({.plans = false});
     training.manifest.data = toy_data(length, batch_size);
     training.manifest.loop.gradient_accumulation_steps = accumulation;
     training.run();

@@ -18,23 +18,26 @@ namespace limbeck {
 struct DcpType {
   const char* name;          // "float32", as in torch.float32
   const char* storage;       // "FloatStorage"; nullptr: saved as untyped storage
-  const char* weights_name;  // "F32", as safetensors calls it
+  const char* weights_name;  // "F32", as safetensors calls it; nullptr: it has none
   uint32_t bytes;            // of one number
 };
 // nullptr: not known. `name` is "float32".
 LIMBECK_API const DcpType* find_dcp_type(std::string_view name);
+// The same by the name of its storage, "FloatStorage".
+const DcpType* find_dcp_storage(std::string_view storage);
 
 // A rectangular part of a tensor.
 struct DcpBox {
   std::vector<int64_t> offsets;  // where it begins, in elements
   std::vector<int64_t> sizes;
 
-  int64_t numel() const;
+  LIMBECK_API int64_t numel() const;
   bool operator==(const DcpBox&) const = default;
 };
 
-// At most 2 * dimensions - 1 boxes that cover the elements [begin, end) of a row-major tensor, in
-// order, without overlap. Empty for an empty range. Throws Error(kInternal) for a range outside.
+// At most 2 * dimensions - 1 boxes (for a scalar one) that cover the elements [begin, end) of a
+// row-major tensor, in order, without overlap. Empty for an empty range. Throws Error(kInternal)
+// for a range outside.
 LIMBECK_API std::vector<DcpBox> boxes_of_range(const std::vector<int64_t>& sizes,
                                                int64_t begin,
                                                int64_t end);

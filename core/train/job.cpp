@@ -30,7 +30,7 @@ void train_recorded(Run& run, const Job& job) {
     record.set_resumed(*checkpoint);
   }
   try {
-    train(run, *job.registry, checkpoint, {job.first_profiled_step, job.last_profiled_step});
+    train(run, record.plugins(), checkpoint, {job.first_profiled_step, job.last_profiled_step});
   } catch (const Error& error) {
     record.finish(error);
     throw;

@@ -39,6 +39,18 @@ std::string hash_of(const std::filesystem::path& path) {
   return sha256_of_descriptor(file);
 }
 
+Document plugins_json(const Registry& registry) {
+  auto list = Document::array();
+  for (const auto& library : registry.libraries()) {
+    list.push_back({{"name", library.name},
+                    {"id", library.plugin->id},
+                    {"version", library.plugin->version},
+                    {"path", library.path.string()},
+                    {"sha256", hash_of(library.path)}});
+  }
+  return list;
+}
+
 Document data_json(const Run& run) {
   if (run.loader == nullptr) {
     return nullptr;
@@ -104,18 +116,6 @@ std::string now_text() {
   return text.data();
 }
 
-Document plugins_json(const Registry& registry) {
-  auto list = Document::array();
-  for (const auto& library : registry.libraries()) {
-    list.push_back({{"name", library.name},
-                    {"id", library.plugin->id},
-                    {"version", library.plugin->version},
-                    {"path", library.path.string()},
-                    {"sha256", hash_of(library.path)}});
-  }
-  return list;
-}
-
 std::vector<std::string> without_secrets(std::vector<std::string> arguments,
                                          const std::vector<std::string>& secret_keys) {
   constexpr std::string_view kSet = "--set=";
@@ -159,6 +159,8 @@ RunRecord::RunRecord(const Run& run,
             {"machine", machine_json()}};
   write("running");
 }
+
+const nlohmann::ordered_json& RunRecord::plugins() const { return json_->at("plugins"); }
 
 void RunRecord::set_resumed(const std::filesystem::path& checkpoint) {
   (*json_)["resumed_from"] = checkpoint.string();

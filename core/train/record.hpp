@@ -17,8 +17,6 @@ namespace limbeck {
 std::vector<std::string> without_secrets(std::vector<std::string> arguments,
                                          const std::vector<std::string>& secret_keys);
 
-// The plugins of a run, with the hashes of their files; a list.
-nlohmann::ordered_json plugins_json(const Registry& registry);
 // "2026-01-31T12:00:00Z".
 std::string now_text();
 
@@ -27,6 +25,8 @@ class RunRecord {
   // Writes both files, run.json with outcome "running". `arguments` is the command line. Throws
   // Error(kData). [control]
   RunRecord(const Run& run, const Registry& registry, const std::vector<std::string>& arguments);
+  // The plugins of the run, with the hashes of their files; a list.
+  const nlohmann::ordered_json& plugins() const;
   // Says that the run goes on from a checkpoint. Throws Error(kData). [control]
   void set_resumed(const std::filesystem::path& checkpoint);
   // Writes run.json again, with outcome "finished". Throws Error(kData). [control]

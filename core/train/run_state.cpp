@@ -137,9 +137,7 @@ Document role_json(const Role& role) {
           {"parts", std::move(parts)}};
 }
 
-Document facts_json(const Run& run,
-                    const Registry& registry,
-                    const std::vector<Stateful>& components) {
+Document facts_json(const Run& run, Document plugins, const std::vector<Stateful>& components) {
   auto roles = Document::object();
   for (const auto& role : run.roles) {
     if (has_parameters(*role)) {
@@ -162,7 +160,7 @@ Document facts_json(const Run& run,
            {{"replicate", run.mesh.replicate},
             {"shard", run.mesh.shard},
             {"sequence", run.mesh.sequence}}},
-          {"plugins", plugins_json(registry)},
+          {"plugins", std::move(plugins)},
           {"roles", std::move(roles)},
           {"components", std::move(stateful)}};
 }
@@ -347,8 +345,13 @@ std::optional<std::filesystem::path> checkpoint_to_resume(const Manifest& manife
   return folder;
 }
 
-RunState::RunState(Run& run, const Registry& registry)
-    : run_(run), registry_(registry), components_(stateful_components(run)) {}
+RunState::RunState(Run& run, nlohmann::ordered_json plugins)
+    : run_(run), components_(stateful_components(run)), plugins_(std::move(plugins)) {
+  // Hashing weights takes time, which the first save should not.
+  if (run.manifest.checkpoint.every_steps > 0) {
+    facts_ = facts_json(run_, plugins_, components_);
+  }
+}
 
 std::optional<SavedRun> RunState::save(const RunPosition& position) {
   SnapshotWriter writer;
@@ -366,7 +369,7 @@ std::optional<SavedRun> RunState::save(const RunPosition& position) {
     }
   }
   if (facts_.is_null()) {
-    facts_ = facts_json(run_, registry_, components_);
+    facts_ = facts_json(run_, plugins_, components_);
   }
   SavedRun saved{writer.take(), {run_.manifest.explained, {}}};
   auto& record = saved.text.record;

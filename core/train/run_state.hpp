@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/checkpoint/state.hpp"
-#include "core/plugin/registry.hpp"
 #include "core/plugin/stateful.hpp"
 #include "core/train/run.hpp"
 
@@ -32,8 +31,8 @@ struct SavedRun {
 
 class RunState {
  public:
-  // After run.load(). Both must outlive this object. [control]
-  RunState(Run& run, const Registry& registry);
+  // After run.load(). `plugins`: those of the run with their hashes, for the record. [control]
+  RunState(Run& run, nlohmann::ordered_json plugins);
 
   // Copies the whole state; empty if a component would rather be asked after the next step. Throws
   // Error. [control]
@@ -50,10 +49,9 @@ class RunState {
   void load_components(SnapshotReader& reader, const nlohmann::json& saved) const;
 
   Run& run_;
-  const Registry& registry_;
   std::vector<Stateful> components_;
-  // Those that never change, made by the first save(): they have hashes of plugins and weights.
-  nlohmann::ordered_json facts_;
+  nlohmann::ordered_json plugins_;
+  nlohmann::ordered_json facts_;  // those that never change; null until they are needed
 };
 
 // The checkpoint that the manifest resumes from; empty: it starts from the beginning. Verifies it.

@@ -47,6 +47,7 @@ class Training {
         checkpoints_(
             run,
             state,
+            saved_step,
             [this](const SaveOutcome& outcome) {
               run_.callbacks.tell(LB_ON_SAVED, {outcome.step, nullptr, outcome.folder.string()});
             }),
@@ -237,12 +238,12 @@ void Training::run_all() {
 }  // namespace
 
 void train(Run& run,
-           const Registry& registry,
+           const nlohmann::ordered_json& plugins,
            const std::optional<std::filesystem::path>& checkpoint,
            const ProfileSteps& profile) {
   check_folder(run.manifest, checkpoint.has_value());
   run.load(checkpoint.has_value());
-  RunState state(run, registry);
+  RunState state(run, plugins);
   RunPosition begin;
   if (checkpoint.has_value()) {
     try {

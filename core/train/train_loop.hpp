@@ -5,7 +5,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/plugin/registry.hpp"
+#include <nlohmann/json.hpp>
+
 #include "core/train/profile_window.hpp"
 #include "core/train/run.hpp"
 
@@ -16,7 +17,7 @@ namespace limbeck {
 // Throws Error; Error(kCancelled) when a stop was asked for or the time is over, after a last
 // checkpoint, or the export if none are written. [control]
 void train(Run& run,
-           const Registry& registry,
+           const nlohmann::ordered_json& plugins,
            const std::optional<std::filesystem::path>& checkpoint,
            const ProfileSteps& profile = {});
 

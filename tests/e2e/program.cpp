@@ -2,12 +2,15 @@
 #include "program.hpp"
 
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -80,6 +83,35 @@ Outcome signal_limbeck(const std::vector<std::string>& arguments,
                        const std::string& text,
                        int signal) {
   return finish(start(arguments), text, signal);
+}
+
+Outcome kill_limbeck(const std::vector<std::string>& arguments, double seconds) {
+  const auto child = start(arguments);
+  std::thread killer;
+  std::mutex mutex;
+  std::condition_variable over;
+  bool is_over = false;
+  killer = std::thread([&] {
+    std::unique_lock lock(mutex);
+    if (!over.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return is_over; })) {
+      kill(child.pid, SIGKILL);
+    }
+  });
+  // The pipe ends with the program, which is not waited for before nobody will kill its number.
+  std::string output;
+  char buffer[4096];
+  for (ssize_t count = 0; (count = read(child.output, buffer, sizeof(buffer))) > 0;) {
+    output.append(buffer, static_cast<size_t>(count));
+  }
+  {
+    const std::lock_guard lock(mutex);
+    is_over = true;
+  }
+  over.notify_one();
+  killer.join();
+  auto outcome = finish(child, "", 0);
+  outcome.output = output;
+  return outcome;
 }
 
 std::string shell(const std::string& command) {

@@ -22,6 +22,9 @@ Outcome signal_limbeck(const std::vector<std::string>& arguments,
                        const std::string& text,
                        int signal);
 
+// Starts it, and kills it with SIGKILL after so many seconds unless it ends before.
+Outcome kill_limbeck(const std::vector<std::string>& arguments, double seconds);
+
 // Runs a command with the shell and returns what it wrote. Throws with that unless it succeeds.
 std::string shell(const std::string& command);
 

@@ -331,14 +331,13 @@ TEST_CASE("resume: later checkpoints of an abandoned way are set aside") {
   run.training.run();
   auto& manifest = run.training.manifest;
   const auto from = run.checkpoint(2);
-  const Registry registry;
   Run again(manifest);
   run.training.book.on_event = [](const lb_event* event) {
     if (event->kind == LB_ON_STEP && event->step == 3) {
       event->request(event, LB_WANT_STOP);
     }
   };
-  train(again, registry, from);
+  train(again, {}, from);
   CHECK(std::filesystem::exists(run.checkpoint(3)));
   CHECK_FALSE(std::filesystem::exists(run.checkpoint(4)));
   CHECK(std::filesystem::exists(run.checkpoint(4).string() + ".abandoned"));

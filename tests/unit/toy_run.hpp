@@ -339,9 +339,8 @@ class Training {
   // Goes on from `checkpoint` if there is one.
   void run(const ProfileSteps& profile = {},
            const std::optional<std::filesystem::path>& checkpoint = std::nullopt) {
-    const Registry registry;
     Run run(manifest);
-    train(run, registry, checkpoint, profile);
+    train(run, nlohmann::ordered_json::array(), checkpoint, profile);
   }
 
   Manifest manifest;

@@ -11,6 +11,9 @@
 
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
+#include "core/dcp/index.hpp"
+#include "core/transfer/export_role.hpp"
+#include "core/transfer/saved_run.hpp"
 #include "core/weights/weight_files.hpp"
 #include "host/commands.hpp"
 
@@ -31,6 +34,11 @@ std::string data_format_in(const fs::path& folder) {
   return "";
 }
 
+bool is_export(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / kExportRecord, ignored);
+}
+
 bool has_weights(const fs::path& folder) {
   for (const auto& name : file_names(folder)) {
     if (name.ends_with(kWeightsExtension) || name.ends_with(kIndexExtension)) {
@@ -41,7 +49,11 @@ bool has_weights(const fs::path& folder) {
 }
 
 void inspect_pipeline(const fs::path& folder, const InspectOptions& options) {
-  std::cout << folder.string() << ": a pipeline folder\n";
+  if (is_export(folder)) {
+    inspect_export_record(folder, options);
+  } else {
+    std::cout << folder.string() << ": a pipeline folder\n";
+  }
   std::error_code error;
   std::vector<fs::path> parts;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -59,8 +71,21 @@ void inspect_pipeline(const fs::path& folder, const InspectOptions& options) {
 
 void inspect_folder(const fs::path& path, const InspectOptions& options) {
   std::error_code ignored;
-  if (fs::exists(path / "model_index.json", ignored)) {
+  if (is_checkpoint(path)) {
+    return inspect_checkpoint(path, options);
+  }
+  if (fs::exists(path / kDcpIndexFile, ignored)) {
+    return inspect_dcp(path, options);
+  }
+  if (fs::exists(path / "dcp" / kDcpIndexFile, ignored)) {
+    return inspect_dcp(path / "dcp", options);
+  }
+  if (is_pipeline(path) || (is_export(path) && !has_weights(path))) {
     return inspect_pipeline(path, options);
+  }
+  if (is_export(path)) {
+    inspect_export_record(path, options);
+    std::cout << '\n';
   }
   if (has_weights(path)) {
     return inspect_weights(path, options);
@@ -68,10 +93,10 @@ void inspect_folder(const fs::path& path, const InspectOptions& options) {
   if (const auto format = data_format_in(path); !format.empty()) {
     return inspect_data(path, format, options);
   }
-  throw Error(
-      Fault::kData,
-      cat(path.string(), ": nothing in this folder is known: no *.safetensors, no *.parquet"),
-      "name a file");
+  throw Error(Fault::kData,
+              cat(path.string(), ": nothing in this folder is known: no ", kCheckpointRecord,
+                  ", no *.safetensors, no *.parquet"),
+              "name a file");
 }
 
 void inspect_path(const fs::path& path, const InspectOptions& options, const Options& command) {
@@ -95,8 +120,8 @@ void inspect_path(const fs::path& path, const InspectOptions& options, const Opt
     inspect_data(path, "parquet", options);
   } else {
     throw Error(Fault::kData, cat(path.string(), ": nothing is known of files like this"),
-                "known are manifests (.toml), weights (.safetensors, their index, folders), data "
-                "sets (.parquet, folders) and plugins (.so)");
+                "known are checkpoints (folders), manifests (.toml), weights (.safetensors, their "
+                "index, folders), data sets (.parquet, folders) and plugins (.so)");
   }
 }
 
@@ -123,8 +148,12 @@ std::string count_text(uint64_t count) {
   return text;
 }
 
-void inspect(const Options& options) {
+int inspect(const Options& options) {
+  if (options.is_diff) {
+    return print_differences(options.paths[0], options.paths[1], options.prefix) ? 1 : 0;
+  }
   InspectOptions inspected;
+  inspected.verifies = options.verifies;
   inspected.filter = options.filter;
   inspected.has_stats = options.has_stats;
   inspected.samples = options.samples;
@@ -135,6 +164,7 @@ void inspect(const Options& options) {
     is_first = false;
     inspect_path(path, inspected, options);
   }
+  return 0;
 }
 
 }  // namespace limbeck::host

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cerrno>
-#include <cmath>
-#include <cstring>
 #include <iomanip>
 #include <iostream>
-#include <limits>
 #include <map>
-#include <optional>
 #include <sstream>
 #include <system_error>
 #include <tuple>
@@ -21,7 +12,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
-#include "core/weights/safetensors_header.hpp"
+#include "core/transfer/numbers.hpp"
+#include "core/transfer/tensor_files.hpp"
 #include "core/weights/weight_files.hpp"
 #include "host/inspect.hpp"
 #include "host/value_stats.hpp"
@@ -31,143 +23,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Tensor {
-  std::string name;
-  const TensorEntry* entry;
-  size_t file;
-};
-
-struct Weights {
-  WeightFiles found;
-  std::vector<SafetensorsHeader> headers;  // of each file
-  std::vector<Tensor> tensors;             // sorted by name
-};
-
-Weights read_weights(const fs::path& path) {
-  Weights weights;
-  weights.found = find_weight_files(path, "");
-  std::vector<std::vector<std::string>> names;
-  for (const auto& file : weights.found.files) {
-    weights.headers.push_back(read_safetensors_header(file));
-    names.emplace_back();
-    for (const auto& [name, entry] : weights.headers.back().tensors) {
-      names.back().push_back(name);
-    }
-  }
-  for (const auto& [name, file] : place_tensors(weights.found, names)) {
-    weights.tensors.push_back({name, &weights.headers[file].tensors.at(name), file});
-  }
-  return weights;
-}
-
-uint64_t numbers_in(const TensorEntry& entry) { return entry.bytes() * 8 / entry.type->bits; }
-
-std::string shape_text(const std::vector<int64_t>& sizes) {
-  std::vector<std::string> items;
-  for (const int64_t size : sizes) {
-    items.push_back(std::to_string(size));
-  }
-  return "[" + join(items) + "]";
-}
-
-void print_totals(const fs::path& path, const Weights& weights) {
-  uint64_t numbers = 0, bytes = 0;
-  std::map<std::string, std::pair<size_t, uint64_t>> types;
-  for (const auto& tensor : weights.tensors) {
-    numbers += numbers_in(*tensor.entry);
-    bytes += tensor.entry->bytes();
-    auto& type = types[tensor.entry->type->name];
-    ++type.first;
-    type.second += tensor.entry->bytes();
-  }
-  std::cout << path.string() << ": weights\n  " << weights.tensors.size() << " tensors, "
-            << count_text(numbers) << " numbers, " << bytes_text(bytes) << '\n';
-  for (const auto& [name, type] : types) {
-    std::cout << "  " << name << ": " << type.first << " tensors, " << bytes_text(type.second)
-              << '\n';
-  }
-  if (!weights.found.index.empty()) {
-    std::cout << "  index: " << weights.found.index.filename().string() << '\n';
-  }
-  for (size_t i = 0; i < weights.headers.size(); ++i) {
-    std::error_code ignored;
-    std::cout << "  file: " << weights.found.files[i].filename().string() << ", "
-              << weights.headers[i].tensors.size() << " tensors, "
-              << bytes_text(fs::file_size(weights.found.files[i], ignored)) << '\n';
-    for (const auto& [key, value] : weights.headers[i].metadata) {
-      std::cout << "    " << key << " = " << value << '\n';
-    }
-  }
-}
-
-// ---- values
-
-float from_half(uint16_t half) {
-  const int exponent = (half >> 10) & 0x1F;
-  const auto fraction = static_cast<float>(half & 0x3FF);
-  const float sign = (half & 0x8000) != 0 ? -1.0F : 1.0F;
-  if (exponent == 0x1F) {
-    return fraction == 0 ? sign * std::numeric_limits<float>::infinity()
-                         : std::numeric_limits<float>::quiet_NaN();
-  }
-  return exponent == 0 ? sign * std::ldexp(fraction, -24)
-                       : sign * std::ldexp(1024 + fraction, exponent - 25);
-}
-
-template <class T>
-T value_at(const char* bytes, size_t i) {
-  T value;
-  std::memcpy(&value, bytes + i * sizeof(T), sizeof(T));
-  return value;
-}
-
-// Number i of the bytes; empty for types of which nothing is told.
-std::optional<double> number_at(const WeightType& type, const char* bytes, size_t i) {
-  const std::string_view name = type.name;
-  if (name == "F32") {
-    return value_at<float>(bytes, i);
-  }
-  if (name == "F64") {
-    return value_at<double>(bytes, i);
-  }
-  if (name == "BF16") {
-    return std::bit_cast<float>(uint32_t{value_at<uint16_t>(bytes, i)} << 16);
-  }
-  if (name == "F16") {
-    return from_half(value_at<uint16_t>(bytes, i));
-  }
-  return std::nullopt;
-}
-
-std::string stats_of(const fs::path& file, uint64_t offset, const TensorEntry& entry) {
-  if (!number_at(*entry.type, "\0\0\0\0\0\0\0\0", 0)) {
+std::string stats_of(const TensorFiles& files, const std::string& name, const TensorShape& shape) {
+  if (!is_floating(*shape.type)) {
     return "";
   }
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  std::vector<char> block(1 << 20);
   ValueStats stats;
-  const size_t width = entry.type->bits / 8;
-  for (uint64_t done = 0; done < entry.bytes();) {
-    const auto wanted = std::min<uint64_t>(block.size(), entry.bytes() - done);
-    const auto count = ::pread(descriptor, block.data(), wanted, static_cast<off_t>(offset + done));
-    if (count <= 0) {
-      const int code = errno;
-      ::close(descriptor);
-      throw Error(Fault::kData, cat(file.string(), ": cannot read: ",
-                                    count == 0 ? "the file has become shorter"
-                                               : std::generic_category().message(code)));
+  read_blocks(files, name, [&](const std::byte* data, uint64_t, uint64_t bytes) {
+    for (uint64_t i = 0; i < bytes * 8 / shape.type->bits; ++i) {
+      stats.add(number_at(*shape.type, data, i));
     }
-    const auto whole = static_cast<size_t>(count) / width;
-    for (size_t i = 0; i < whole; ++i) {
-      stats.add(*number_at(*entry.type, block.data(), i));
-    }
-    done += std::max<uint64_t>(whole * width, 1);
-  }
-  ::close(descriptor);
+  });
   return stats.text();
 }
-
-// ---- the list of tensors
 
 // "blocks.12.ffn.net.0.weight" -> "blocks.*.ffn.net.*.weight" and {12, 0}.
 std::pair<std::string, std::vector<int64_t>> split_numbers(const std::string& name) {
@@ -195,22 +62,19 @@ struct Row {
   std::string stats;
 };
 
-std::vector<Row> gather(const Weights& weights, const InspectOptions& options) {
+std::vector<Row> gather(const TensorFiles& files, const InspectOptions& options) {
   std::vector<Row> rows;
   std::map<std::tuple<std::string, std::string, std::string>, size_t> known;
-  for (const auto& tensor : weights.tensors) {
-    if (tensor.name.find(options.filter) == std::string::npos) {
+  for (const auto& [name, shape] : files.tensors()) {
+    if (name.find(options.filter) == std::string::npos) {
       continue;
     }
-    Row row{tensor.name, tensor.entry->type->name, shape_text(tensor.entry->sizes),
-            1,           tensor.entry->bytes(),    ""};
+    Row row{name, shape.type->name, shape_text(shape.sizes), 1, shape.bytes(), ""};
     if (options.has_stats) {
-      const auto& file = weights.found.files[tensor.file];
-      row.stats = stats_of(file, weights.headers[tensor.file].data_offset + tensor.entry->begin,
-                           *tensor.entry);
+      row.stats = stats_of(files, name, shape);
     } else if (options.filter.empty()) {
       // All blocks of a network are alike: one line tells them all.
-      auto [pattern, numbers] = split_numbers(tensor.name);
+      auto [pattern, numbers] = split_numbers(name);
       if (!numbers.empty()) {
         for (size_t i = 1; i < numbers.size(); ++i) {
           pattern.replace(pattern.find('*', pattern.find('*') + 1), 1, std::to_string(numbers[i]));
@@ -230,7 +94,7 @@ std::vector<Row> gather(const Weights& weights, const InspectOptions& options) {
   return rows;
 }
 
-void print_tensors(const std::vector<Row>& rows) {
+void print_rows(const std::vector<Row>& rows) {
   std::array<size_t, 3> widths{};
   for (const auto& row : rows) {
     widths[0] = std::max(widths[0], row.name.size());
@@ -249,23 +113,63 @@ void print_tensors(const std::vector<Row>& rows) {
   }
 }
 
+void print_files(const WeightFiles& found) {
+  if (!found.index.empty()) {
+    std::cout << "  index: " << found.index.filename().string() << '\n';
+  }
+  for (const auto& file : found.files) {
+    std::error_code ignored;
+    const auto header = read_safetensors_header(file);
+    std::cout << "  file: " << file.filename().string() << ", " << header.tensors.size()
+              << " tensors, " << bytes_text(fs::file_size(file, ignored)) << '\n';
+    for (const auto& [key, value] : header.metadata) {
+      std::cout << "    " << key << " = " << value << '\n';
+    }
+  }
+}
+
 }  // namespace
 
-void inspect_weights(const fs::path& path, const InspectOptions& options) {
-  const auto weights = read_weights(path);
-  print_totals(path, weights);
-  const auto rows = gather(weights, options);
+void print_totals(const TensorFiles& files) {
+  uint64_t numbers = 0, bytes = 0;
+  std::map<std::string, std::pair<size_t, uint64_t>> types;
+  for (const auto& [name, shape] : files.tensors()) {
+    numbers += shape.numel();
+    bytes += shape.bytes();
+    auto& type = types[shape.type->name];
+    ++type.first;
+    type.second += shape.bytes();
+  }
+  std::cout << "  " << files.tensors().size() << " tensors, " << count_text(numbers) << " numbers, "
+            << bytes_text(bytes) << '\n';
+  for (const auto& [name, type] : types) {
+    std::cout << "  " << name << ": " << type.first << " tensors, " << bytes_text(type.second)
+              << '\n';
+  }
+}
+
+void print_tensors(const TensorFiles& files, const InspectOptions& options) {
+  const auto rows = gather(files, options);
   if (rows.empty() && !options.filter.empty()) {
     std::vector<std::string> names;
-    for (const auto& tensor : weights.tensors) {
-      names.push_back(tensor.name);
+    for (const auto& [name, shape] : files.tensors()) {
+      names.push_back(name);
     }
     throw Error(Fault::kData,
-                cat(path.string(), ": no tensor has '", options.filter, "' in its name"),
+                cat(files.path().string(), ": no tensor has '", options.filter, "' in its name"),
                 cat("names are like ", first_ten(names, ", ")));
   }
   std::cout << '\n';
-  print_tensors(rows);
+  print_rows(rows);
+}
+
+void inspect_weights(const fs::path& path, const InspectOptions& options) {
+  const auto found = find_weight_files(path, "");
+  const auto files = open_weights(found, path);
+  std::cout << path.string() << ": weights\n";
+  print_totals(*files);
+  print_files(found);
+  print_tensors(*files, options);
 }
 
 }  // namespace limbeck::host

@@ -12,37 +12,52 @@
 namespace limbeck::host {
 namespace {
 
-void dispatch(const Options& options) {
+// Returns the exit code.
+int dispatch(const Options& options) {
   log::setup(options.log_level);
   switch (options.command) {
     case Command::kText:
       std::cout << options.text;
       break;
     case Command::kTrain:
-      return train(options);
+      train(options);
+      break;
     case Command::kCheck:
-      return check(options);
+      check(options);
+      break;
     case Command::kSchema:
-      return schema(options);
+      schema(options);
+      break;
     case Command::kSample:
-      return sample(options);
+      sample(options);
+      break;
+    case Command::kExport:
+      export_weights(options);
+      break;
+    case Command::kImport:
+      import_weights(options);
+      break;
     case Command::kInspect:
       return inspect(options);
     case Command::kPluginList:
-      return plugin_list(options);
+      plugin_list(options);
+      break;
     case Command::kPluginInfo:
-      return plugin_info(options);
+      plugin_info(options);
+      break;
     case Command::kPluginCheck:
-      return plugin_check(options);
+      plugin_check(options);
+      break;
     case Command::kPluginNew:
-      return plugin_new(options);
+      plugin_new(options);
+      break;
   }
+  return 0;
 }
 
 int run_main(int argc, const char* const* argv) {
   try {
-    dispatch(parse_options(argc, argv));
-    return 0;
+    return dispatch(parse_options(argc, argv));
   } catch (const Error& error) {
     std::cerr << "limbeck: " << error.what() << '\n';
     return exit_code(error.fault());

@@ -27,7 +27,9 @@ constexpr const char* kOverview =
     "  train CONFIG                 run the training that a manifest describes\n"
     "  check CONFIG                 say everything that is wrong with a manifest; train nothing\n"
     "  sample CONFIG --prompt TEXT  make pictures for prompts with the trained weights\n"
-    "  inspect PATH...              what is in weights, data sets, manifests and plugins\n"
+    "  export CHECKPOINT --role R   weights of a role as a folder that Diffusers opens\n"
+    "  import STATE --role R        weights out of the training state of FastVideo or PyTorch\n"
+    "  inspect PATH...              what is in checkpoints, weights, data sets, manifests, plugins\n"
     "  plugin list [CONFIG|NAME...] what the plugins offer\n"
     "  plugin info NAME...          a plugin's components with all their options\n"
     "  plugin check PATH...         whether plugins keep the rules\n"
@@ -116,13 +118,61 @@ Form sample_form() {
   return form;
 }
 
+// What `export` and `import` have in common.
+void add_transfer(Form& form, const std::string& role, const std::string& base) {
+  form.named.add_options()("role", po::value<std::string>(), role.c_str())(
+      "output-dir", po::value<std::string>(), "folder to make")(
+      "dtype", po::value<std::string>(), "fp32, bf16 or fp16: what the numbers are rounded to")(
+      "base", po::value<std::string>(), base.c_str())(
+      "overwrite", "replace what an earlier call wrote to the same folder")(
+      "verify", "read everything that was written again and compare every bit");
+  form.hidden.add_options()("paths", po::value<std::vector<std::string>>());
+  form.positions.add("paths", -1);
+}
+
+Form export_form() {
+  Form form;
+  form.usage =
+      "limbeck export CHECKPOINT --role NAME --output-dir DIR [options]\n\nWrites the weights of a "
+      "role as Diffusers lays them out. CHECKPOINT is one, or an output folder, of which the newest "
+      "complete one is taken.";
+  add_transfer(form, "which role",
+               "a pipeline whose other components are taken over; if not said, what the role was "
+               "loaded from");
+  form.named.add_options()("weights", po::value<std::string>()->default_value("live"),
+                           "live, or ema for the averaged ones");
+  add_common(form);
+  return form;
+}
+
+Form import_form() {
+  Form form;
+  form.usage =
+      "limbeck import STATE --role NAME --output-dir DIR [options]\n\nWrites the weights of a role "
+      "as a folder that init_from reads. STATE is a distributed checkpoint of PyTorch, such as "
+      "FastVideo's training state. Optimizers and the like are left aside.";
+  add_transfer(form, "which role of the state: its tensors are roles.NAME.*",
+               "a pipeline or component whose config.json is the network's");
+  form.named.add_options()("prefix", po::value<std::string>(),
+                           "what the names begin with, if it is not roles.NAME.FOLDER.")(
+      "type", po::value<std::string>(),
+      "the network, as a manifest has it: its plugin turns the names into the published ones");
+  add_common(form);
+  return form;
+}
+
 Form inspect_form() {
   Form form;
   form.usage =
-      "limbeck inspect PATH... [options]\n\nSays what is in weights (a file, an index, a folder), "
-      "data sets, manifests and plugins.";
-  form.named.add_options()("filter", po::value<std::string>(),
-                           "of weights: tensors with this text in their names, one line each")(
+      "limbeck inspect PATH... [options]\n\nSays what is in checkpoints, weights (a file, an index, "
+      "a folder), data sets, manifests and plugins.";
+  form.named.add_options()("verify", "recompute every digest and sum that was recorded")(
+      "diff", "compare the tensors of two paths; the exit code is 1 if something is different")(
+      "prefix", po::value<std::string>(),
+      "with --diff: compare only what begins with this, and without it, as in "
+      "roles.NAME.transformer.")(
+      "filter", po::value<std::string>(),
+      "of weights: tensors with this text in their names, one line each")(
       "stats",
       "least, greatest and mean value of every tensor of weights, or of all rows of a data set, "
       "and which rows cannot be read")("samples", po::value<int64_t>()->default_value(3),
@@ -351,13 +401,52 @@ void read_config(const po::variables_map& values, const Form& form, Options& opt
   options.manifest.output_dir = value_or<std::string>(values, "override-output-dir", "");
 }
 
-void read_inspect(const po::variables_map& values, Options& options) {
+void read_paths(const po::variables_map& values, Options& options) {
   for (const auto& path : value_or<std::vector<std::string>>(values, "paths", {})) {
     options.paths.emplace_back(path);
   }
+  options.verifies = values.count("verify") != 0;
+  options.prefix = values.count("prefix") == 0 ? "" : values["prefix"].as<std::string>();
+}
+
+void read_transfer(const po::variables_map& values, Command command, Options& options) {
+  read_paths(values, options);
+  const std::string what = command == Command::kExport ? "export" : "import";
+  if (options.paths.size() != 1) {
+    throw Error(Fault::kUsage,
+                cat("expected one folder to ", what, " from, got ", options.paths.size()),
+                cat("see `limbeck ", what, " --help`"));
+  }
+  options.role = value_or<std::string>(values, "role", "");
+  options.output = value_or<std::string>(values, "output-dir", "");
+  for (const auto& [option, value] :
+       {std::pair("role", options.role), std::pair("output-dir", options.output.string())}) {
+    if (value.empty()) {
+      throw Error(Fault::kUsage, cat("--", option, " is missing"),
+                  cat("see `limbeck ", what, " --help`"));
+    }
+  }
+  options.base = value_or<std::string>(values, "base", "");
+  options.overwrites = values.count("overwrite") != 0;
+  if (values.count("dtype") != 0) {
+    options.dtype = word_of(values, "dtype", {"fp32", "bf16", "fp16"});
+  }
+  if (command == Command::kExport) {
+    options.is_averaged = word_of(values, "weights", {"live", "ema"}) == "ema";
+  } else {
+    options.type = value_or<std::string>(values, "type", "");
+  }
+}
+
+void read_inspect(const po::variables_map& values, Options& options) {
+  read_paths(values, options);
+  options.is_diff = values.count("diff") != 0;
   if (options.paths.empty()) {
     throw Error(Fault::kUsage, "nothing to inspect was given",
-                "give a file or a folder: weights, a data set, a manifest, a plugin");
+                "give a file or a folder: a checkpoint, weights, a data set, a manifest, a plugin");
+  }
+  if (options.is_diff && options.paths.size() != 2) {
+    throw Error(Fault::kUsage, cat("--diff compares two paths, got ", options.paths.size()));
   }
   options.filter = value_or<std::string>(values, "filter", "");
   options.has_stats = values.count("stats") != 0;
@@ -387,6 +476,10 @@ Options read_command(Command command, const Form& form, const std::vector<std::s
     read_inspect(values, options);
     return options;
   }
+  if (command == Command::kExport || command == Command::kImport) {
+    read_transfer(values, command, options);
+    return options;
+  }
   if (command == Command::kPluginList || command == Command::kSchema) {
     options.plugins = value_or<std::vector<std::string>>(values, "plugins", {});
     options.is_json =
@@ -410,7 +503,7 @@ Options read_command(Command command, const Form& form, const std::vector<std::s
 }
 
 // Commands of the plan of limbeck that are not built.
-constexpr const char* kCommandsToCome[] = {"export", "import", "preprocess", "launch", "bench"};
+constexpr const char* kCommandsToCome[] = {"preprocess", "launch", "bench"};
 
 [[noreturn]] void refuse_command(const std::string& word, const std::vector<std::string>& known) {
   if (std::find(std::begin(kCommandsToCome), std::end(kCommandsToCome), word) !=
@@ -474,6 +567,12 @@ Options parse_command_line(int argc, const char* const* argv) {
   if (word == "sample") {
     return read_command(Command::kSample, sample_form(), arguments);
   }
+  if (word == "export") {
+    return read_command(Command::kExport, export_form(), arguments);
+  }
+  if (word == "import") {
+    return read_command(Command::kImport, import_form(), arguments);
+  }
   if (word == "schema") {
     return read_command(Command::kSchema, schema_form(), arguments);
   }
@@ -483,8 +582,8 @@ Options parse_command_line(int argc, const char* const* argv) {
   if (word == "plugin") {
     return read_plugin_command(arguments);
   }
-  refuse_command(
-      word, {"train", "check", "sample", "inspect", "plugin", "schema", "--help", "--version"});
+  refuse_command(word, {"train", "check", "sample", "export", "import", "inspect", "plugin",
+                        "schema", "--help", "--version"});
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ enum class Command {
   kTrain,
   kCheck,
   kSample,
+  kExport,
+  kImport,
   kInspect,
   kSchema,
   kPluginList,
@@ -55,13 +57,24 @@ struct Options {
 
   std::vector<std::string> prompts;  // kSample; at least one
   std::filesystem::path weights;     // kSample; may be empty
-  std::filesystem::path output;      // kSample
+  std::filesystem::path output;      // kSample, kExport, kImport
 
-  std::vector<std::filesystem::path> paths;  // kInspect; at least one
-  std::string filter;                        // kInspect
-  bool has_stats = false;                    // kInspect
-  int64_t samples = 3;                       // kInspect; at least 0
-  std::filesystem::path contact_sheet;       // kInspect; may be empty
+  std::string role;            // kExport, kImport
+  std::filesystem::path base;  // kExport, kImport; may be empty
+  bool overwrites = false;     // kExport, kImport
+  bool verifies = false;       // kExport, kImport, kInspect
+  bool is_averaged = false;    // kExport: the averaged weights
+  std::string dtype;           // kExport, kImport: "fp32", "bf16", "fp16" or ""
+  std::string type;            // kImport: whose names they become; may be empty
+  std::string prefix;          // kImport, kInspect; may be empty
+
+  // kInspect: at least one, two with is_diff; kExport, kImport: one
+  std::vector<std::filesystem::path> paths;
+  bool is_diff = false;                 // kInspect
+  std::string filter;                   // kInspect
+  bool has_stats = false;               // kInspect
+  int64_t samples = 3;                  // kInspect; at least 0
+  std::filesystem::path contact_sheet;  // kInspect; may be empty
 
   bool is_json = false;  // kSchema: not Markdown
 

@@ -271,4 +271,56 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path) {
   return parse_safetensors_header(head, size, path);
 }
 
+std::string lay_out_safetensors(SafetensorsHeader& header, const std::filesystem::path& path) {
+  if (header.tensors.count(kMetadata) != 0) {
+    refuse_file(path, cat("a tensor cannot be written as '", kMetadata, "': the name is reserved"));
+  }
+  std::vector<std::pair<const std::string*, TensorEntry*>> sorted;
+  for (auto& [name, entry] : header.tensors) {
+    sorted.emplace_back(&name, &entry);
+  }
+  // kTypes has the order of the format's own list.
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second->type > b.second->type; });
+  auto object = nlohmann::ordered_json::object();
+  if (!header.metadata.empty()) {
+    object[kMetadata] = header.metadata;
+  }
+  // ordered_json looks every name up in a list; appending keeps large headers linear.
+  auto& entries = static_cast<nlohmann::ordered_json::object_t::Container&>(
+      object.get_ref<nlohmann::ordered_json::object_t&>());
+  uint64_t offset = 0;
+  for (const auto& [name, entry] : sorted) {
+    uint64_t bits = entry->type->bits;
+    for (const int64_t size : entry->sizes) {
+      bits *= static_cast<uint64_t>(size);
+    }
+    entry->begin = offset;
+    entry->end = offset += bits / 8;
+    nlohmann::ordered_json told;
+    told["dtype"] = entry->type->name;
+    told["shape"] = entry->sizes;
+    told["data_offsets"] = {entry->begin, entry->end};
+    entries.emplace_back(*name, std::move(told));
+  }
+  std::string text;
+  try {
+    text = object.dump();
+  } catch (const json::exception& error) {
+    refuse_file(path, cat("a name or metadata entry is not valid UTF-8: ", error.what()));
+  }
+  constexpr size_t kAlignment = 8;
+  text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
+  if (text.size() > kSafetensorsMaxHeader) {
+    refuse_file(path, cat("the header needs ", text.size(), " bytes; the format allows ",
+                          kSafetensorsMaxHeader));
+  }
+  header.data_offset = kSafetensorsLengthBytes + text.size();
+  std::string head(kSafetensorsLengthBytes, '\0');
+  for (size_t i = 0; i < head.size(); ++i) {
+    head[i] = static_cast<char>(text.size() >> (8 * i));
+  }
+  return head + text;
+}
+
 }  // namespace limbeck

@@ -52,4 +52,12 @@ LIMBECK_API SafetensorsHeader parse_safetensors_header(std::string_view head,
 // The same of a file, of which only the header is read.
 LIMBECK_API SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
+// The inverse: gives every tensor of `header`, whose types and sizes are set, its place, sets
+// data_offset, and returns the bytes of the file before the data. In the file tensors stand by
+// descending size of their numbers, then by type and name, as the Python library has them, which
+// aligns them all; the bytes are those of that library. Throws Error(kData) that names `path` for
+// names that the format cannot hold.
+LIMBECK_API std::string lay_out_safetensors(SafetensorsHeader& header,
+                                            const std::filesystem::path& path);
+
 }  // namespace limbeck

@@ -15,10 +15,10 @@ using limbeck::lint::included;
 
 const std::map<std::string, int>& levels() {
   static const std::map<std::string, int> all = {
-      {"base", 0},   {"weights", 1},  {"dcp", 1},   {"manifest", 1},   {"dist", 1},
-      {"plugin", 2}, {"tensor", 3},   {"data", 4},  {"checkpoint", 4}, {"track", 4},
-      {"role", 5},   {"ops", 4},      {"cuda", 5},  {"exec", 6},       {"optim", 6},
-      {"step", 7},   {"callback", 7}, {"train", 8},
+      {"base", 0},   {"weights", 1},  {"dcp", 1},      {"manifest", 1}, {"dist", 1},
+      {"plugin", 2}, {"transfer", 3}, {"tensor", 3},   {"data", 4},     {"checkpoint", 4},
+      {"track", 4},  {"role", 5},     {"ops", 4},      {"cuda", 5},     {"exec", 6},
+      {"optim", 6},  {"step", 7},     {"callback", 7}, {"train", 8},
   };
   return all;
 }
@@ -60,15 +60,16 @@ std::string fault_in_core(const std::string& folder, const std::string& include)
 }
 
 std::string fault_in_host(const std::string& include) {
-  for (const char* allowed : {"\"host/", "\"core/base/", "\"core/manifest/", "\"core/plugin/",
-                              "\"core/weights/", "\"core/train/job.hpp\"", "\"media/"}) {
+  for (const char* allowed :
+       {"\"host/", "\"core/base/", "\"core/manifest/", "\"core/plugin/", "\"core/weights/",
+        "\"core/dcp/", "\"core/transfer/", "\"core/train/job.hpp\"", "\"media/"}) {
     if (include.starts_with(allowed)) {
       return "";
     }
   }
   if (include.starts_with("\"") || include.starts_with("<ATen") || include.starts_with("<torch") ||
       include.starts_with("<c10")) {
-    return "the host sees base, manifest, plugin, weights, train/job.hpp and media only, and no "
+    return "the host sees the folders of liblimbeck_base.so, train/job.hpp and media only, and no "
            "libtorch";
   }
   return "";

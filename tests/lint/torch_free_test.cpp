@@ -31,7 +31,8 @@ bool is_native(const std::string& folder) {
 }
 
 std::vector<std::string> torch_free_folders() {
-  std::vector<std::string> folders = {"core/base", "core/manifest", "core/plugin", "core/weights",
+  std::vector<std::string> folders = {"core/base",   "core/dcp",      "core/manifest",
+                                      "core/plugin", "core/transfer", "core/weights",
                                       "host"};
   for (const auto& list : limbeck::lint::files_in("plugins", {".txt"})) {
     const std::string name = std::next(list.begin())->string();

@@ -41,9 +41,9 @@ bool is_within(const std::string& path) {
   return true;
 }
 
-class RecordReader {
+class RecordParser {
  public:
-  RecordReader(std::string_view text, const std::filesystem::path& path)
+  RecordParser(std::string_view text, const std::filesystem::path& path)
       : path_(path), json_(parse_strict(text, path, "its text")) {
     if (!json_.is_object() || json_.value("format", nlohmann::json()) != kFormat) {
       fail("is not the record of a checkpoint: \"format\" is not \"limbeck.checkpoint\"");
@@ -153,7 +153,7 @@ std::string CheckpointRecord::to_json() const {
 
 CheckpointRecord CheckpointRecord::from_json(std::string_view text,
                                              const std::filesystem::path& path) {
-  return RecordReader(text, path).read();
+  return RecordParser(text, path).read();
 }
 
 }  // namespace limbeck

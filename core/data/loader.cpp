@@ -266,9 +266,10 @@ void Loader::restore(const DataRecord& record, bool allow_change) {
     const std::string text =
         cat(title_, " is not the one that the position was saved with: ", join(differences, "; "));
     if (!allow_change) {
-      throw Error(Fault::kData, text,
-                  "restore data and settings, or allow the change: the samples of this epoch are "
-                  "then not the ones that are left");
+      throw Error(
+          Fault::kData, text,
+          "bring back the data and settings, or set training.checkpoint.allow_dataset_change = "
+          "true: the samples of this epoch are then not the ones that are left");
     }
     log::warn("data", text);
     if (length() >= 0 && position.sample > epoch_length()) {

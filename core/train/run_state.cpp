@@ -353,7 +353,7 @@ RunState::RunState(Run& run, nlohmann::ordered_json plugins)
   }
 }
 
-std::optional<SavedRun> RunState::save(const RunPosition& position) {
+std::optional<RunSnapshot> RunState::save(const RunPosition& position) {
   SnapshotWriter writer;
   if (!save_components(writer)) {
     return std::nullopt;
@@ -371,7 +371,7 @@ std::optional<SavedRun> RunState::save(const RunPosition& position) {
   if (facts_.is_null()) {
     facts_ = facts_json(run_, plugins_, components_);
   }
-  SavedRun saved{writer.take(), {run_.manifest.explained, {}}};
+  RunSnapshot saved{writer.take(), {run_.manifest.explained, {}}};
   auto& record = saved.text.record;
   record.step = position.step;
   record.saved = now_text();

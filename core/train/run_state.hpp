@@ -24,7 +24,7 @@ struct RunPosition {
   int64_t samples = 0;  // trained on, over all ranks
 };
 
-struct SavedRun {
+struct RunSnapshot {
   Snapshot snapshot;
   CheckpointText text;
 };
@@ -36,7 +36,7 @@ class RunState {
 
   // Copies the whole state; empty if a component would rather be asked after the next step. Throws
   // Error. [control]
-  std::optional<SavedRun> save(const RunPosition& position);
+  std::optional<RunSnapshot> save(const RunPosition& position);
 
   // Restores everything from a checkpoint folder, which was verified, and logs what was restored,
   // begun anew and left aside. Throws Error(kData) if the checkpoint is not one of this run: other

@@ -50,3 +50,14 @@ TEST_CASE("text: shortest reads back to the same value") {
   CHECK(limbeck::shortest(3.0) == "3");
   CHECK(limbeck::shortest(std::numeric_limits<double>::infinity()) == "inf");
 }
+
+TEST_CASE("text: spans of time") {
+  CHECK(seconds_of("") == 0);
+  CHECK(seconds_of("90s") == 90);
+  CHECK(seconds_of("4h30m") == 16200);
+  CHECK(seconds_of("1d1h1m1s") == 90061);
+  for (const char* wrong : {"4", "h", "30m4h", "-1s", "1.5h", "4h 30m", "4 h", "1s1s"}) {
+    CAPTURE(wrong);
+    CHECK_FALSE(seconds_of(wrong).has_value());
+  }
+}

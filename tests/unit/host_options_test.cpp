@@ -61,9 +61,15 @@ TEST_CASE("options: a dry run has a stage, and does not take the manifest for on
   CHECK_FALSE(parse({"check", "x.toml", "--dry-run=parse"}).manifest.needs_files);
 }
 
+TEST_CASE("options: a checkpoint to go on from is a setting that comes last") {
+  const auto set = parse({"train", "x.toml", "--resume-from-checkpoint", "out/a \"b\"", "--set",
+                          "training.checkpoint.resume_from_checkpoint=latest"})
+                       .manifest.set;
+  REQUIRE(set.size() == 2);
+  CHECK(set[1] == "training.checkpoint.resume_from_checkpoint=\"out/a \\\"b\\\"\"");
+}
+
 TEST_CASE("options: what users know and this version does not have is told, not swallowed") {
-  CHECK(message_of({"train", "x.toml", "--resume-from-checkpoint", "latest"})
-            .starts_with("--resume-from-checkpoint is not available in this version"));
   CHECK(message_of({"launch", "x.toml"}) == "`limbeck launch` is not available in this version");
 }
 

@@ -41,7 +41,7 @@ const std::vector<Documented> kKeys = {
     {"run.seed", "3", kBuilt},
     {"run.device", "\"cpu\"", kBuilt},
     {"run.threads", "2", kBuilt},
-    {"run.max_wall_time", "\"4h30m\"", kUnavailable},
+    {"run.max_wall_time", "\"4h30m\"", kBuilt},
     {"run.log_every_steps", "5", kBuilt},
     {"run.replay", "\"draws.safetensors\"", kBuilt},
 
@@ -127,9 +127,12 @@ const std::vector<Documented> kKeys = {
     {"training.loop.gradient_accumulation_steps", "2", kBuilt},
 
     {"training.checkpoint.output_dir", "\"/tmp/o\"", kBuilt},
-    {"training.checkpoint.resume_from_checkpoint", "\"\"", kFixed, "\"latest\""},
-    {"training.checkpoint.training_state_checkpointing_steps", "0", kFixed, "100"},
-    {"training.checkpoint.checkpoints_total_limit", "0", kFixed, "3"},
+    {"training.checkpoint.resume_from_checkpoint", "\"latest\"", kBuilt},
+    {"training.checkpoint.training_state_checkpointing_steps", "100", kBuilt},
+    {"training.checkpoint.checkpoints_total_limit", "3", kBuilt},
+    {"training.checkpoint.no_save_optim", "true", kBuilt},
+    {"training.checkpoint.no_load_optim", "true", kBuilt},
+    {"training.checkpoint.allow_dataset_change", "true", kBuilt},
 
     {"training.tracker.trackers", "[\"lines\"]", kBuilt},
     {"training.tracker.entity", "\"e\"", kUnavailable},

@@ -311,15 +311,15 @@ class IndexWriter {
  public:
   std::string write(const DcpIndex& index) {
     begin_object(kMetadata, "Metadata");
-    out_.text("state_dict_metadata");
+    out_.shared_text("state_dict_metadata");
     out_.empty_dict();
     out_.mark();
     for (const auto& [name, tensor] : index.tensors) {
-      out_.text(name);
+      out_.shared_text(name);
       add_tensor(tensor);
     }
     for (const auto& [name, item] : index.values) {
-      out_.text(name);
+      out_.shared_text(name);
       out_.global(kMetadata, "BytesStorageMetadata");
       out_.empty_tuple();
       out_.new_object();
@@ -327,13 +327,13 @@ class IndexWriter {
     out_.set_all();
 
     // The path of an entry in the state dict: names are not taken apart.
-    out_.text("planner_data");
+    out_.shared_text("planner_data");
     out_.empty_dict();
     out_.mark();
     const auto add_path = [&](const std::string& name) {
-      out_.text(name);
+      out_.shared_text(name);
       out_.mark();
-      out_.text(name);
+      out_.shared_text(name);
       out_.tuple();
     };
     for (const auto& [name, tensor] : index.tensors) {
@@ -344,7 +344,7 @@ class IndexWriter {
     }
     out_.set_all();
 
-    out_.text("storage_data");
+    out_.shared_text("storage_data");
     out_.empty_dict();
     out_.mark();
     for (const auto& [name, tensor] : index.tensors) {
@@ -357,10 +357,10 @@ class IndexWriter {
     }
     out_.set_all();
 
-    out_.text("storage_meta");
+    out_.shared_text("storage_meta");
     out_.none();
-    out_.text("version");
-    out_.text("1.0.0");
+    out_.shared_text("version");
+    out_.shared_text("1.0.0");
     end_object();
     return out_.finish();
   }
@@ -388,7 +388,7 @@ class IndexWriter {
 
   void add_tensor(const DcpTensor& tensor) {
     begin_object(kMetadata, "TensorStorageMetadata");
-    out_.text("properties");
+    out_.shared_text("properties");
     out_.global(kMetadata, "TensorProperties");
     out_.empty_tuple();
     out_.new_object();
@@ -396,7 +396,7 @@ class IndexWriter {
     out_.global("torch", tensor.type->name);
     out_.global("torch.serialization", "_get_layout");
     out_.mark();
-    out_.text("torch.strided");
+    out_.shared_text("torch.strided");
     out_.tuple();
     out_.reduce();
     out_.boolean(false);  // requires_grad
@@ -406,16 +406,16 @@ class IndexWriter {
     out_.boolean(false);  // pin_memory
     out_.tuple();
     out_.build();
-    out_.text("size");
+    out_.shared_text("size");
     size(tensor.sizes);
-    out_.text("chunks");
+    out_.shared_text("chunks");
     out_.empty_list();
     out_.mark();
     for (const DcpChunk& chunk : tensor.chunks) {
       begin_object(kMetadata, "ChunkStorageMetadata");
-      out_.text("offsets");
+      out_.shared_text("offsets");
       size(chunk.box.offsets);
-      out_.text("sizes");
+      out_.shared_text("sizes");
       size(chunk.box.sizes);
       end_object();
     }
@@ -425,21 +425,21 @@ class IndexWriter {
 
   void add_item(const std::string& name, const std::vector<int64_t>* offsets, const DcpItem& item) {
     begin_object(kMetadata, "MetadataIndex");
-    out_.text("fqn");
-    out_.text(name);
-    out_.text("index");
+    out_.shared_text("fqn");
+    out_.shared_text(name);
+    out_.shared_text("index");
     out_.none();
     if (offsets != nullptr) {
-      out_.text("offset");
+      out_.shared_text("offset");
       size(*offsets);
     }
     end_object();
     begin_object(kFileSystem, "_StorageInfo");
-    out_.text("relative_path");
-    out_.text(item.file);
-    out_.text("offset");
+    out_.shared_text("relative_path");
+    out_.shared_text(item.file);
+    out_.shared_text("offset");
     out_.integer(static_cast<int64_t>(item.offset));
-    out_.text("length");
+    out_.shared_text("length");
     out_.integer(static_cast<int64_t>(item.length));
     end_object();
   }

@@ -592,18 +592,36 @@ void PickleWriter::bytes(std::string_view data) {
   reduce();
 }
 
-void PickleWriter::global(const char* module, const char* name) {
-  const auto key = std::make_pair(std::string(module), std::string(name));
-  const auto found = globals_.find(key);
-  if (found != globals_.end()) {
-    out_ += 'h' + little(found->second, 1);
-    return;
+bool PickleWriter::recall(const std::string& key) {
+  const auto found = memo_.find(key);
+  if (found == memo_.end()) {
+    return false;
   }
-  out_ += cat('c', module, '\n', name, '\n');
-  if (globals_.size() <= 0xff) {
-    const auto number = static_cast<uint8_t>(globals_.size());
-    out_ += 'q' + little(number, 1);
-    globals_.emplace(key, number);
+  const bool is_small = found->second <= 0xff;
+  out_ += (is_small ? 'h' : 'j') + little(found->second, is_small ? 1 : 4);
+  return true;
+}
+
+void PickleWriter::remember(std::string key) {
+  const auto number = static_cast<uint32_t>(memo_.size());
+  const bool is_small = number <= 0xff;
+  out_ += (is_small ? 'q' : 'r') + little(number, is_small ? 1 : 4);
+  memo_.emplace(std::move(key), number);
+}
+
+void PickleWriter::global(const char* module, const char* name) {
+  const std::string opcode = cat('c', module, '\n', name, '\n');
+  if (!recall(opcode)) {
+    out_ += opcode;
+    remember(opcode);
+  }
+}
+
+void PickleWriter::shared_text(std::string_view utf8) {
+  std::string key = cat('X', utf8);
+  if (!recall(key)) {
+    text(utf8);
+    remember(std::move(key));
   }
 }
 

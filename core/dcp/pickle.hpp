@@ -70,7 +70,7 @@ class LIMBECK_API PickleGraph {
 
 inline constexpr int kMaxValueDepth = 100;
 
-// The opcodes of a pickle of protocol 2, one after the other. Globals are memoised.
+// The opcodes of a pickle of protocol 2, one after the other.
 class LIMBECK_API PickleWriter {
  public:
   PickleWriter();
@@ -80,8 +80,10 @@ class LIMBECK_API PickleWriter {
   void integer(int64_t value);
   void real(double value);
   void text(std::string_view utf8);
+  // The same for texts that come again and again: their bytes are written once.
+  void shared_text(std::string_view utf8);
   void bytes(std::string_view data);
-  void global(const char* module, const char* name);
+  void global(const char* module, const char* name);  // its bytes are written once
   void empty_dict() { code('}'); }
   void empty_list() { code(']'); }
   void empty_tuple() { code(')'); }
@@ -103,9 +105,13 @@ class LIMBECK_API PickleWriter {
 
  private:
   void code(char byte) { out_ += byte; }
+  // Refers to what was remembered as `key`, if something was.
+  bool recall(const std::string& key);
+  // Remembers what is on the stack.
+  void remember(std::string key);
 
   std::string out_;
-  std::map<std::pair<std::string, std::string>, uint8_t> globals_;
+  std::map<std::string, uint32_t> memo_;
 };
 
 LIMBECK_API bool is_utf8(std::string_view text);

@@ -49,6 +49,10 @@ void Diagnostics::warn(Position at, std::string message, std::string hint) {
   items_.push_back({std::move(at), std::move(message), std::move(hint), false});
 }
 
+void Diagnostics::add(const Diagnostics& more) {
+  items_.insert(items_.end(), more.items_.begin(), more.items_.end());
+}
+
 bool Diagnostics::has_errors() const {
   return std::any_of(items_.begin(), items_.end(), [](const Item& item) { return item.is_error; });
 }

@@ -29,6 +29,7 @@ class LIMBECK_API Diagnostics {
 
   void error(Position at, std::string message, std::string hint = "");
   void warn(Position at, std::string message, std::string hint = "");
+  void add(const Diagnostics& more);
 
   bool has_errors() const;
   bool has_error_at(const Position& at) const;

@@ -47,6 +47,7 @@ struct Draft {
 
   bool has_output_override = false;  // --override-output-dir
   bool needs_files = true;           // see ManifestOptions
+  bool defers_weights = false;
 
   Manifest manifest;
 

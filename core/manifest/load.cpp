@@ -58,6 +58,7 @@ Manifest load_manifest(const fs::path& path, const ManifestOptions& options, Reg
   draft.folder = folder_of(path);
   draft.registry = &registry;
   draft.needs_files = options.needs_files;
+  draft.defers_weights = options.defers_weights;
   draft.manifest.path = path;
 
   parse(draft, path);
@@ -74,6 +75,9 @@ Manifest load_manifest(const fs::path& path, const ManifestOptions& options, Reg
   check_roles(draft);
   settle_training(draft);
   check_rules(draft);
+  if (draft.diagnostics.has_errors()) {
+    draft.diagnostics.add(draft.manifest.missing);  // all faults at once
+  }
   draft.diagnostics.throw_if_errors();
 
   collect_facts(draft);

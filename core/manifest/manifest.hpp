@@ -153,6 +153,9 @@ struct LIMBECK_API Manifest {
   // Every number and truth value of [pipeline], [training.data] and [training.loop]:
   // "pipeline.flow_shift", "data.train_batch_size", "loop.max_train_steps".
   std::map<std::string, double> facts;
+  // Folders of weights that are not there, of a manifest that could be checked without them
+  // (ManifestOptions::defers_weights): a run needs them.
+  Diagnostics missing;
   std::vector<std::string> secret_keys;  // options whose values are written nowhere: "method.token"
   std::string resolved;                  // TOML with every default filled in
   std::string explained;                 // the same, with where each value is from in a comment
@@ -167,6 +170,9 @@ struct ManifestOptions {
   // False: files and folders that the manifest names need not be there, and of networks whose
   // folder is missing not every option is known.
   bool needs_files = true;
+  // With needs_files: a folder of weights that is not there is no error and stands in
+  // Manifest::missing, if the manifest has the network's config.
+  bool defers_weights = false;
 };
 
 // Parses, loads the plugins it names into `registry`, checks every table against its options and

@@ -22,8 +22,11 @@ Precision precision_of(const std::string& name) {
                           : Precision::kFloat32;
 }
 
-// The folder with weights, which must exist; empty when there is none.
-std::filesystem::path read_init_from(Draft& draft, const HostValues& host, const std::string& key) {
+// The folder with weights, which must exist; empty when there is none. What it says of the network
+// can be done without if the manifest says it too.
+std::filesystem::path read_init_from(Draft& draft,
+                                     const HostValues& host,
+                                     const ComponentTable& table) {
   const std::string folder = host.text_or("init_from", "");
   if (folder.empty()) {
     return {};
@@ -33,9 +36,10 @@ std::filesystem::path read_init_from(Draft& draft, const HostValues& host, const
     if (!draft.needs_files) {
       return folder;
     }
-    draft.diagnostics.error(host.position("init_from"),
-                            cat(key, ".init_from: no such folder: ", folder),
-                            "paths are relative to the manifest's folder");
+    const bool is_deferred = draft.defers_weights && table.table->find("config") != nullptr;
+    auto& faults = is_deferred ? draft.manifest.missing : draft.diagnostics;
+    faults.error(host.position("init_from"), cat(table.key, ".init_from: no such folder: ", folder),
+                 "paths are relative to the manifest's folder");
     return {};
   }
   return folder;
@@ -107,7 +111,7 @@ RoleSpec read_role(Draft& draft, const ComponentTable& table) {
   RoleSpec role;
   role.name = table.key.substr(kPrefix.size());
   role.at = table.at;
-  role.init_from = read_init_from(draft, host, table.key);
+  role.init_from = read_init_from(draft, host, table);
   role.dtype = precision_of(host.text("dtype"));
   if (host.find("compute_dtype") != nullptr) {
     role.compute_dtype = precision_of(host.text("compute_dtype"));

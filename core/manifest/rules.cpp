@@ -4,10 +4,13 @@
 #include <set>
 #include <tuple>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "core/base/text.hpp"
 #include "core/manifest/component_table.hpp"
 #include "core/manifest/host_values.hpp"
+#include "core/manifest/weights_config.hpp"
 
 namespace limbeck {
 namespace {
@@ -172,6 +175,74 @@ void check_optimizers(Draft& draft) {
   }
 }
 
+// ---- shift of the noise schedule ----
+
+// The shifts that a run uses, each with the key that says it. A component's own flow_shift takes
+// the place of that of [pipeline]; 0 leaves it there.
+class Shifts {
+ public:
+  explicit Shifts(Draft& draft) : pipeline_(draft.host["pipeline"]) {
+    const Manifest& manifest = draft.manifest;
+    is_shared_used_ = pipeline_.is_given("flow_shift");
+    add(manifest.method);
+    for (const auto& spec : manifest.prepare) {
+      add(spec);
+    }
+    for (const auto& loss : manifest.losses) {
+      add(loss.component);
+    }
+    for (const auto& callback : manifest.callbacks) {
+      add(callback.component);
+    }
+    if (is_shared_used_) {
+      shifts_.push_back({"pipeline.flow_shift", pipeline_.position("flow_shift"),
+                         pipeline_.number("flow_shift")});
+    }
+    for (const auto& role : manifest.roles) {
+      if (const auto saved = read_saved_shift(role.init_from)) {
+        const std::string file = saved->file.string();
+        shifts_.push_back({file, {file, 0, 0}, saved->value});
+      }
+    }
+  }
+
+  void warn_if_different(Diagnostics& diagnostics) const {
+    std::vector<std::string> all;
+    for (const auto& shift : shifts_) {
+      all.push_back(cat(shift.key, " ", shortest(shift.value)));
+    }
+    for (const auto& shift : shifts_) {
+      if (shift.value != shifts_.front().value) {
+        diagnostics.warn(shifts_.front().at,
+                         cat("different flow_shift values: ", join(all),
+                             ": a network is trained with one and sampled with another"),
+                         "set flow_shift in [pipeline] alone, to the value of the weights");
+        return;
+      }
+    }
+  }
+
+ private:
+  struct Shift {
+    std::string key;
+    Position at;
+    double value;
+  };
+
+  void add(const ComponentSpec& spec) {
+    const ConfigValue* own = spec.config == nullptr ? nullptr : spec.config->find("flow_shift");
+    const double* value = own == nullptr ? nullptr : std::get_if<double>(&own->value);
+    if (value != nullptr && *value > 0) {
+      shifts_.push_back({spec.key + ".flow_shift", own->at, *value});
+    }
+    is_shared_used_ = is_shared_used_ || (value != nullptr && *value == 0);
+  }
+
+  HostValues pipeline_;
+  std::vector<Shift> shifts_;
+  bool is_shared_used_ = false;
+};
+
 // ---- the others ----
 
 void check_losses(Draft& draft) {
@@ -244,6 +315,7 @@ void check_rules(Draft& draft) {
   warn_callbacks_without_validation(draft);
   warn_validation_after_end(draft);
   check_trackers(draft);
+  Shifts(draft).warn_if_different(draft.diagnostics);
 }
 
 }  // namespace limbeck

@@ -9,7 +9,7 @@
 namespace limbeck {
 namespace {
 
-// ---- one line per key -----------------------------------------------------------------------
+// ---- one line per key ----
 
 constexpr lb_option key(const char* name, lb_type type, const char* fallback, const char* doc) {
   return {name, type,   fallback == nullptr ? kOptional : 0U, doc, fallback, nullptr, nullptr,
@@ -95,7 +95,7 @@ std::vector<lb_option> list(const lb_option (&options)[N]) {
   return {std::begin(options), std::end(options)};
 }
 
-// ---- choices --------------------------------------------------------------------------------
+// ---- choices ----
 
 constexpr const char* kDevices[] = {"auto", "cpu", "cuda", nullptr};
 constexpr const char* kDtypes[] = {"fp32", "bf16", "fp64", nullptr};
@@ -110,7 +110,7 @@ constexpr const char* kSchedules[] = {"constant",   "constant_with_warmup", "lin
                                       "cosine",     "cosine_with_min_lr",   "cosine_with_restarts",
                                       "polynomial", "piecewise_constant",   nullptr};
 
-// ---- keys that several tables have ----------------------------------------------------------
+// ---- keys that several tables have ----
 
 constexpr lb_option kType =
     text("type", nullptr, "The component: what a loaded plugin offers under this name.");

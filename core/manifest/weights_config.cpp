@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/manifest/weights_config.hpp"
 
+#include <initializer_list>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -74,7 +75,30 @@ std::string reason_of(const Json::exception& error) {
   return end == std::string::npos ? text : text.substr(end + 2);
 }
 
+// The number of the first of these keys; empty: the file has none of them, or is no JSON.
+std::optional<double> read_number(const fs::path& path, std::initializer_list<const char*> keys) {
+  const Json json = Json::parse(read_file(path), nullptr, false);
+  for (const char* key : keys) {
+    if (json.is_object() && json.contains(key) && json[key].is_number()) {
+      return json[key].get<double>();
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::optional<SavedShift> read_saved_shift(const fs::path& folder) {
+  for (const fs::path& root : {folder, folder.parent_path()}) {
+    const fs::path path = root / "scheduler" / "scheduler_config.json";
+    std::error_code ignored;
+    if (fs::is_regular_file(path, ignored)) {
+      const auto shift = read_number(path, {"flow_shift", "shift"});
+      return shift ? std::optional(SavedShift{path, *shift}) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
 
 Node read_weights_config(const fs::path& folder, std::string_view kind, Diagnostics& diagnostics) {
   const fs::path path = find_file(folder, kind);

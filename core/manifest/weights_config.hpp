@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "core/manifest/diagnostics.hpp"
@@ -16,5 +17,13 @@ namespace limbeck {
 Node read_weights_config(const std::filesystem::path& folder,
                          std::string_view kind,
                          Diagnostics& diagnostics);
+
+// What the scheduler of a Diffusers folder, which `folder` is or lies in, says of the shift that
+// its network was trained with.
+struct SavedShift {
+  std::filesystem::path file;
+  double value = 0;
+};
+std::optional<SavedShift> read_saved_shift(const std::filesystem::path& folder);
 
 }  // namespace limbeck

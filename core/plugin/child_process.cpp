@@ -60,17 +60,16 @@ struct Pipe {
     write_end = ends[1];
   }
   ~Pipe() {
-    close(read_end);
-    close_write_end();
+    for (const int end : {read_end, write_end}) {
+      if (end >= 0) {
+        close(end);
+      }
+    }
   }
   Pipe(const Pipe&) = delete;
   Pipe& operator=(const Pipe&) = delete;
 
-  void close_write_end() {
-    if (write_end >= 0) {
-      close(std::exchange(write_end, -1));
-    }
-  }
+  int take_read_end() { return std::exchange(read_end, -1); }
 };
 
 // Whatever handlers this process has, a crash of the child is to end it, at once and without a
@@ -83,7 +82,7 @@ void forget_handlers() {
   setrlimit(RLIMIT_CORE, &none);
 }
 
-void work_in_child(const std::function<std::string(const ChildReport&)>& work, int report) {
+void work_in_child(const ChildProcess::Work& work, int report) {
   try {
     tell(report, kDone, work(ChildReport(report)));
   } catch (const Error& error) {
@@ -116,14 +115,10 @@ bool append_output(int descriptor, std::string& text) {
 
 // Reads the report until the child has closed it, and whatever it has written until then. False:
 // the time is over.
-bool collect(const Pipe& report,
-             const Pipe& output,
-             Clock::time_point end,
-             std::string& told,
-             std::string& written) {
-  fcntl(output.read_end, F_SETFL, O_NONBLOCK);
-  std::array<pollfd, 2> open = {pollfd{report.read_end, POLLIN, 0},
-                                pollfd{output.read_end, POLLIN, 0}};
+bool collect(
+    int report, int output, Clock::time_point end, std::string& told, std::string& written) {
+  fcntl(output, F_SETFL, O_NONBLOCK);
+  std::array<pollfd, 2> open = {pollfd{report, POLLIN, 0}, pollfd{output, POLLIN, 0}};
   for (bool is_open = true; is_open;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     if (left.count() <= 0) {
@@ -132,12 +127,12 @@ bool collect(const Pipe& report,
     if (poll(open.data(), open.size(), static_cast<int>(left.count()) + 1) <= 0) {
       continue;
     }
-    if (open[1].revents != 0 && !append_output(output.read_end, written)) {
+    if (open[1].revents != 0 && !append_output(output, written)) {
       open[1].fd = -1;
     }
-    is_open = open[0].revents == 0 || append_from(report.read_end, told);
+    is_open = open[0].revents == 0 || append_from(report, told);
   }
-  while (append_output(output.read_end, written)) {
+  while (append_output(output, written)) {
   }
   return true;
 }
@@ -194,13 +189,11 @@ std::string ChildOutcome::fault() const {
   return output.empty() ? what : cat(what, "; it wrote: ", output);
 }
 
-ChildOutcome run_in_child(const std::function<std::string(const ChildReport&)>& work,
-                          std::chrono::milliseconds limit) {
+ChildProcess::ChildProcess(const Work& work) {
   Pipe report;
   Pipe output;
   // Else a child that calls exit() would write once more what waits to be written.
   std::fflush(nullptr);
-  const auto end = Clock::now() + limit;
   const pid_t child = fork();
   if (child < 0) {
     throw Error(Fault::kInternal, cat("cannot start a child process: ", std::strerror(errno)));
@@ -212,16 +205,31 @@ ChildOutcome run_in_child(const std::function<std::string(const ChildReport&)>& 
     work_in_child(work, report.write_end);
     _exit(0);
   }
-  report.close_write_end();
-  output.close_write_end();
+  pid_ = child;
+  report_ = report.take_read_end();
+  output_ = output.take_read_end();
+}
 
+ChildProcess::~ChildProcess() {
+  if (pid_ >= 0) {
+    kill(pid_, SIGKILL);
+    wait_for(pid_);
+  }
+  for (const int end : {report_, output_}) {
+    if (end >= 0) {
+      close(end);
+    }
+  }
+}
+
+ChildOutcome ChildProcess::wait(std::chrono::milliseconds limit) {
   ChildOutcome outcome;
   std::string told;
-  const bool is_in_time = collect(report, output, end, told, outcome.output);
+  const bool is_in_time = collect(report_, output_, Clock::now() + limit, told, outcome.output);
   if (!is_in_time) {
-    kill(child, SIGKILL);
+    kill(pid_, SIGKILL);
   }
-  const int status = wait_for(child);
+  const int status = wait_for(std::exchange(pid_, -1));
   bool has_result = false;
   read_report(told, outcome, has_result);
   while (!outcome.output.empty() && outcome.output.back() == '\n') {
@@ -238,6 +246,10 @@ ChildOutcome run_in_child(const std::function<std::string(const ChildReport&)>& 
     outcome.number = WEXITSTATUS(status);
   }
   return outcome;
+}
+
+ChildOutcome run_in_child(const ChildProcess::Work& work, std::chrono::milliseconds limit) {
+  return ChildProcess(work).wait(limit);
 }
 
 }  // namespace limbeck

@@ -41,9 +41,29 @@ struct LIMBECK_API ChildOutcome {
   std::string fault() const;
 };
 
-// Forks, runs `work` in the child and waits, for `limit` at most. The child has no other thread
-// than the calling one. Throws Error(kInternal) if no child can be made. [control]
-LIMBECK_API ChildOutcome run_in_child(const std::function<std::string(const ChildReport&)>& work,
+// A copy of this process that does one piece of work. The child has no other thread than the one
+// that started it. [control]
+class LIMBECK_API ChildProcess {
+ public:
+  using Work = std::function<std::string(const ChildReport&)>;
+
+  // Forks; the child begins. Throws Error(kInternal) if no child can be made.
+  explicit ChildProcess(const Work& work);
+  ~ChildProcess();  // kills a child that was not waited for
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  // Waits for the end of the work, for `limit` from now at most: then the child is killed. Once.
+  ChildOutcome wait(std::chrono::milliseconds limit);
+
+ private:
+  int pid_ = -1;  // -1: none, or waited for
+  int report_ = -1;
+  int output_ = -1;  // read ends of pipes
+};
+
+// Runs `work` in a child and waits, for `limit` at most. Throws as ChildProcess. [control]
+LIMBECK_API ChildOutcome run_in_child(const ChildProcess::Work& work,
                                       std::chrono::milliseconds limit);
 
 }  // namespace limbeck

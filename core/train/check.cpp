@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
@@ -93,24 +94,36 @@ std::string describe_run(const Run& run) {
 
 void check_run(const Job& job) {
   const Manifest& manifest = *job.manifest;
+  const auto report = [&](const std::string& text) {
+    if (job.report != nullptr) {
+      *job.report = text;
+    }
+  };
   // Before anything has threads.
   Rehearsal rehearsal(manifest);
-  Run run(manifest);
-  check_frames(run);
-  const auto plan = plan_memory(run, rehearsal);
-  const auto report = [&](int64_t peak) {
-    if (job.report == nullptr) {
-      return;
+  std::optional<Run> run;
+  try {
+    run.emplace(manifest);
+  } catch (const Error& error) {
+    if (error.fault() == Fault::kData) {
+      report(to_table(plan_roles(manifest, "the data cannot be opened"), 0));
     }
-    *job.report = describe_run(run) + "\n" + to_table(plan, peak);
-  };
-  report(0);
+    if (manifest.missing.has_errors()) {
+      log::error("check", error.what());  // the last error is about what is missing too
+    }
+    manifest.missing.throw_if_errors();
+    throw;
+  }
+  check_frames(*run);
+  const auto plan = plan_memory(*run, rehearsal);
+  report(describe_run(*run) + "\n" + to_table(plan, 0));
+  manifest.missing.throw_if_errors();
   if (job.stage != CheckStage::kPlan) {
-    run.load();
+    run->load();
   }
   if (job.stage == CheckStage::kStep) {
-    try_step(run);
-    report(peak_resident_bytes());
+    try_step(*run);
+    report(describe_run(*run) + "\n" + to_table(plan, peak_resident_bytes()));
   }
 }
 

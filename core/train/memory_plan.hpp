@@ -26,19 +26,23 @@ struct RoleMemory {
 
 RoleMemory memory_of(const Role& role);
 
-// Bytes. Validation and exports are not in it, nor what the C library's heap keeps of freed
-// tensors.
+// Bytes. Validation and exports are not in it.
 struct MemoryPlan {
   std::vector<RoleMemory> roles;
   // Tensors of one step beside those of the roles, at their most; its batches too.
   std::optional<int64_t> activations;
   std::string unknown;    // why they are not known
+  int64_t heap = 0;       // kept by the C library between blocks in use
   int64_t batches = 0;    // read ahead
   int64_t libraries = 0;  // code, plugins and what they keep: what this process has now
   int64_t kernels = 0;    // what computing adds to it
 
   int64_t total() const;
 };
+
+// What is known when a run cannot be created, `unknown` saying why: the buffers of its roles.
+// Throws Error for a role that cannot be declared. [control]
+MemoryPlan plan_roles(const Manifest& manifest, std::string unknown);
 
 // The plan of a run that was created and not loaded. Reads the first batch. Throws the Error of a
 // rehearsed step whose shapes do not fit. [control]

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/train/rehearsal.hpp"
 
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
+#include <cstdlib>
+#include <mutex>
 #include <vector>
 
 #include <ATen/ExpandUtils.h>
@@ -31,7 +28,7 @@ namespace {
 
 using Message = nlohmann::json;
 
-constexpr int kLongestSeconds = 120;
+constexpr std::chrono::seconds kLongest{120};
 
 // ---- Shapes of operators that libtorch has in Python alone, or not for what a CPU runs
 
@@ -204,105 +201,115 @@ TORCH_LIBRARY_IMPL(aten, AutogradMeta, library) {
 
 // ---- Counting
 
-std::atomic<int64_t> live_bytes{0};
-std::atomic<int64_t> peak_bytes{0};
-
-// Of the meta device: gives no memory and counts what it would have given.
+// Of the meta device. A tensor without contents gets the block of the C library's heap that it
+// would get with contents. Nothing is written to it, so it takes addresses and no memory; and the
+// heap grows as it would, with what it keeps of freed tensors of other sizes. Blocks outside the
+// heap, and those that are refused because they are larger than the machine, are counted one by
+// one.
 class Counter final : public c10::Allocator {
  public:
+  struct Count {
+    int64_t tensors = 0;  // bytes of live tensors
+    int64_t memory = 0;   // how far the heap reaches, and the live blocks that are not in it
+  };
+
   c10::DataPtr allocate(size_t bytes) override {
-    const auto size = static_cast<int64_t>(bytes);
-    const int64_t now = live_bytes += size;
-    int64_t peak = peak_bytes;
-    while (now > peak && !peak_bytes.compare_exchange_weak(peak, now)) {
+    const std::lock_guard lock(mutex_);
+    auto* block = new Block{bytes, nullptr, false};
+    if (bytes > 0 && posix_memalign(&block->memory, c10::gAlignment, bytes) != 0) {
+      block->memory = nullptr;
     }
-    return {nullptr, new int64_t(size), release, c10::Device(c10::DeviceType::Meta)};
+    block->is_in_heap = block->memory != nullptr && block->memory < sbrk(0);
+    live_.tensors += static_cast<int64_t>(bytes);
+    outside_ += block->is_in_heap ? 0 : static_cast<int64_t>(bytes);
+    live_.memory = outside_ + heap_end();
+    peak_.tensors = std::max(peak_.tensors, live_.tensors);
+    peak_.memory = std::max(peak_.memory, live_.memory);
+    return {nullptr, block, release, c10::Device(c10::DeviceType::Meta)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return release; }
   void copy_data(void* /*to*/, const void* /*from*/, size_t /*bytes*/) const override {}
 
- private:
-  static void release(void* record) {
-    auto* size = static_cast<int64_t*>(record);
-    live_bytes -= *size;
-    delete size;
+  Count live() {
+    const std::lock_guard lock(mutex_);
+    live_.memory = outside_ + heap_end();
+    return live_;
   }
+  // The most there was of each since the last call.
+  Count take_peak() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(peak_, live_);
+  }
+
+  static Counter& get() {
+    static auto& counter = *new Counter;  // tensors may outlive everything
+    return counter;
+  }
+
+ private:
+  struct Block {
+    size_t bytes;
+    void* memory;
+    bool is_in_heap;
+  };
+
+  static int64_t heap_end() { return reinterpret_cast<int64_t>(sbrk(0)); }
+
+  static void release(void* context) {
+    auto& counter = get();
+    const std::lock_guard lock(counter.mutex_);
+    auto* block = static_cast<Block*>(context);
+    counter.live_.tensors -= static_cast<int64_t>(block->bytes);
+    counter.outside_ -= block->is_in_heap ? 0 : static_cast<int64_t>(block->bytes);
+    std::free(block->memory);
+    delete block;
+  }
+
+  std::mutex mutex_;  // backward may run on libtorch's own threads
+  Count live_;
+  Count peak_;
+  int64_t outside_ = 0;
 };
 
 // ---- The child
 
-int64_t bytes_of_step(const Manifest& manifest) {
-  static Counter counter;
+Message measure_step(const Manifest& manifest) {
+  auto& counter = Counter::get();
   c10::SetAllocator(c10::DeviceType::Meta, &counter, 255);
   set_run_device(at::kMeta);
   Run run(manifest);
+  const auto created = counter.live();
   run.load_shapes();
   run.runner->start();
-  const int64_t before = live_bytes;
-  peak_bytes = before;
+  const auto loaded = counter.live();
+  counter.take_peak();
   run.runner->rehearse(1);
-  return peak_bytes - before;
-}
-
-// Texts of libtorch for operators that have no shapes alone, and for reads of contents.
-bool is_about_contents(const std::string& text) {
-  return text.find("meta") != std::string::npos || text.find("Meta") != std::string::npos;
+  const auto peak = counter.take_peak();
+  const int64_t activations = peak.tensors - loaded.tensors;
+  const int64_t heap = (peak.memory - created.memory) - (peak.tensors - created.tensors);
+  return {{"activations", activations}, {"heap", std::max<int64_t>(0, heap)}};
 }
 
 Message rehearse(const Manifest& manifest) {
+  const auto fault = [](const Error& error) {
+    return Message{{"fault", static_cast<int>(error.fault())},
+                   {"message", error.message()},
+                   {"hint", error.hint()},
+                   {"frames", error.frames()}};
+  };
   try {
-    return {{"bytes", bytes_of_step(manifest)}};
+    return measure_step(manifest);
   } catch (const Error& error) {
-    if (is_about_contents(error.message())) {
-      return {{"unknown", error.message()}};
-    }
-    return {{"fault", static_cast<int>(error.fault())},
-            {"message", error.message()},
-            {"hint", error.hint()},
-            {"frames", error.frames()}};
+    return needs_contents(error.message()) ? Message{{"unknown", error.message()}} : fault(error);
   } catch (const c10::Error& error) {
-    return {{"unknown", error.what_without_backtrace()}};
-  } catch (const std::exception& error) {
-    return {{"unknown", error.what()}};
+    const std::string text = error.what_without_backtrace();
+    return needs_contents(text) ? Message{{"unknown", text}} : fault({Fault::kInternal, text});
   }
 }
 
-[[noreturn]] void run_child(const Manifest& manifest, int output) {
+std::string run_child(const Manifest& manifest) {
   log::setup(log::Level::kError);  // the parent says the same things
-  const std::string text =
-      rehearse(manifest).dump(-1, ' ', false, Message::error_handler_t::replace);
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = ::write(output, text.data() + done, text.size() - done);
-    if (count <= 0) {
-      break;
-    }
-    done += static_cast<size_t>(count);
-  }
-  _exit(0);
-}
-
-// Everything until the other end closes. False: it took too long.
-bool read_all(int input, std::string& text) {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::seconds(kLongestSeconds);
-  std::array<char, 4096> buffer{};
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-    pollfd ready{input, POLLIN, 0};
-    const int found = ::poll(&ready, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
-    if (found == 0) {
-      return false;
-    }
-    const ssize_t count = found < 0 ? -1 : ::read(input, buffer.data(), buffer.size());
-    if (count == 0) {
-      return true;
-    }
-    if (count < 0 && errno != EINTR) {
-      return true;
-    }
-    text.append(buffer.data(), count < 0 ? 0 : static_cast<size_t>(count));
-  }
+  return rehearse(manifest).dump(-1, ' ', false, Message::error_handler_t::replace);
 }
 
 // libtorch's texts are long; the first sentence names the operator.
@@ -311,16 +318,16 @@ std::string first_sentence(const std::string& text) {
   return line.substr(0, line.find(". "));
 }
 
-Rehearsal::Result to_result(const std::string& text, int status) {
+Rehearsal::Result to_result(const ChildOutcome& outcome) {
   Rehearsal::Result result;
-  const Message json = Message::parse(text, nullptr, false);
-  if (!json.is_object()) {
-    result.unknown = WIFSIGNALED(status)
-                         ? cat("a component needs contents: it ended the rehearsal with ",
-                               strsignal(WTERMSIG(status)))
-                         : "the rehearsal ended without a result";
-  } else if (json.contains("bytes")) {
-    result.bytes = json["bytes"].get<int64_t>();
+  if (outcome.end != ChildOutcome::End::kDone) {
+    result.unknown = "a component needs contents, or the rehearsal failed: " + outcome.fault();
+    return result;
+  }
+  const Message json = Message::parse(outcome.text);
+  if (json.contains("activations")) {
+    result.bytes = json["activations"].get<int64_t>();
+    result.heap = json["heap"].get<int64_t>();
   } else if (json.contains("unknown")) {
     result.unknown = first_sentence(json["unknown"].get<std::string>());
   } else {
@@ -336,45 +343,22 @@ Rehearsal::Result to_result(const std::string& text, int status) {
 
 }  // namespace
 
-Rehearsal::Rehearsal(const Manifest& manifest) {
-  std::array<int, 2> ends{};
-  if (::pipe(ends.data()) != 0) {
-    return;
-  }
-  pid_ = ::fork();
-  if (pid_ == 0) {
-    ::close(ends[0]);
-    run_child(manifest, ends[1]);
-  }
-  ::close(ends[1]);
-  output_ = ends[0];
+bool needs_contents(const std::string& text) {
+  static constexpr const char* kTexts[] = {
+      "attempted to run this operator with Meta tensors",  // it has no shapes alone
+      "with arguments from the 'Meta' backend",            // the same, said by the dispatcher
+      "Cannot copy out of meta tensor; no data!",          // a copy to the host
+      "cannot be called on meta tensors",                  // a number of a tensor
+      "The register_meta function for torch.nonzero()",    // a shape that depends on contents
+      "but its data is not allocated yet",                 // its address
+  };
+  return std::any_of(std::begin(kTexts), std::end(kTexts),
+                     [&](const char* part) { return text.find(part) != std::string::npos; });
 }
 
-Rehearsal::~Rehearsal() {
-  if (output_ >= 0) {
-    ::close(output_);
-  }
-  if (pid_ > 0) {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-}
+Rehearsal::Rehearsal(const Manifest& manifest)
+    : child_([&manifest](const ChildReport&) { return run_child(manifest); }) {}
 
-Rehearsal::Result Rehearsal::finish() {
-  Result result;
-  if (pid_ <= 0) {
-    result.unknown = "no process could be started for a rehearsal";
-    return result;
-  }
-  std::string text;
-  if (!read_all(output_, text)) {
-    result.unknown = cat("the rehearsal took longer than ", kLongestSeconds, " s");
-    return result;
-  }
-  int status = 0;
-  waitpid(pid_, &status, 0);
-  pid_ = -1;
-  return to_result(text, status);
-}
+Rehearsal::Result Rehearsal::finish() { return to_result(child_.wait(kLongest)); }
 
 }  // namespace limbeck

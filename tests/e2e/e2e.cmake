@@ -13,6 +13,7 @@ limbeck_test(
   e2e/swap_test.cpp
   e2e/wrong_input_test.cpp
   LIBRARIES
+  limbeck_parquet_files
   nlohmann_json::nlohmann_json)
 target_compile_definitions(
   limbeck_e2e_test PRIVATE LIMBECK_TORCH_DIR="${LIMBECK_TORCH_DIR}"

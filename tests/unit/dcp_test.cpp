@@ -349,6 +349,60 @@ TEST_CASE("dcp: an index that would be refused is not written") {
   CHECK(has(message_of([&] { dcp_index_bytes(index); }, Fault::kInternal), "a tensor and a value"));
 }
 
+TEST_CASE("dcp: an index of many entries is read back, and names are written once") {
+  const auto* type = find_dcp_type("bfloat16");
+  DcpIndex index;
+  uint64_t at = 0;
+  const std::string stem(60, 'n');
+  for (int i = 0; i < 1000; ++i) {
+    DcpTensor tensor = {type, {70'000, 3}, {}};
+    for (int64_t r = 0; r < 2; ++r) {
+      tensor.chunks.push_back(
+          {{{35'000 * r, 0}, {35'000, 3}}, {"__" + std::to_string(r) + "_0.distcp", at, 210'700}});
+      at += uint64_t{1} << 33;
+    }
+    index.tensors[stem + std::to_string(i)] = tensor;
+  }
+  const std::string bytes = dcp_index_bytes(index);
+  check_same(parse_dcp_index(bytes, "here"), index);
+  CHECK(bytes.size() < 400'000);
+}
+
+TEST_CASE("dcp: an index that is no such pickle is refused with a reason") {
+  const DcpFolder folder;
+  write_small(folder);
+  const std::string good = read_file(folder / kDcpIndexFile);
+  const auto refused_with = [&](const std::string& old, const std::string& by) {
+    std::string bytes = good;
+    const size_t found = bytes.find(old);
+    REQUIRE(found != std::string::npos);
+    bytes.replace(found, old.size(), by);
+    return message_of([&] { parse_dcp_index(bytes, "c/.metadata"); });
+  };
+  CHECK(has(refused_with("Metadata\n", "Metabata\n"),
+            "c/.metadata: is not the index of a PyTorch distributed checkpoint"));
+  CHECK(has(refused_with("1.0.0", "2.0.0"), "is of version '2.0.0' of the format"));
+  CHECK(
+      has(refused_with("float32", "quint32"), "a type that limbeck does not know: torch.quint32"));
+  CHECK(has(refused_with("BytesStorageMetadata", "OtherStorageMetadata"),
+            "'meta' is a torch.distributed.checkpoint.metadata.OtherStorageMetadata"));
+  CHECK(has(refused_with("storage_data", "storage_dada"), "has no storage_data"));
+  CHECK(has(refused_with("__0_0.distcp", "../00.distcp"), "which is not the name of a data file"));
+  CHECK(has(refused_with("chunks", "chinks"), "has no chunks"));
+  // The state of the first item, with one attribute more.
+  const std::string length("length");
+  const size_t end = good.find("ub", good.find(length));
+  const std::string before = good.substr(end - 8, 8);
+  const auto text = [](const std::string& content) {
+    return std::string("X") + static_cast<char>(content.size()) + std::string(3, '\0') + content;
+  };
+  CHECK(has(refused_with(before + "ub",
+                         before + text("transform_descriptors") + "]" + text("zstd") + "aub"),
+            "was transformed when it was saved"));
+  CHECK(has(message_of([&] { parse_dcp_index("", "c/.metadata"); }),
+            "c/.metadata: the pickle is damaged at byte 0"));
+}
+
 TEST_CASE("dcp: files of a writer") {
   const DcpFolder folder;
   { DcpFileWriter writer(folder.path(), "x"); }

@@ -32,6 +32,11 @@ void on_signal(int signal) {
 
 void install(int signal, void (*handler)(int)) {
   struct sigaction action {};
+  // Who started this with nohup wants it to go on.
+  if (signal == SIGHUP && sigaction(signal, nullptr, &action) == 0 &&
+      action.sa_handler == SIG_IGN) {
+    return;
+  }
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
@@ -41,8 +46,10 @@ void install(int signal, void (*handler)(int)) {
 }  // namespace
 
 void watch_signals() {
-  install(SIGINT, on_signal);
-  install(SIGTERM, on_signal);
+  // SIGUSR1 is what batch systems send before a job's time is over.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    install(signal, on_signal);
+  }
 }
 
 void ignore_broken_pipes() { install(SIGPIPE, SIG_IGN); }

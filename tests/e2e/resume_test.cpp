@@ -150,6 +150,24 @@ TEST_CASE("resume: five times in a row") {
   }
 }
 
+TEST_CASE("resume: every signal that asks for an end leaves one complete checkpoint") {
+  const TempFolder folder;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    CAPTURE(signal);
+    Setup setup = {kManifests[0], 100000, folder / std::to_string(signal), {}};
+    setup.settings = {"training.checkpoint.training_state_checkpointing_steps=50000"};
+    const auto outcome = signal_limbeck(setup.arguments(""), "step 3/", signal);
+    CHECK(outcome.exit_code == 130);
+    CHECK(outcome.output.find("go on with --resume-from-checkpoint latest") != std::string::npos);
+    int checkpoints = 0;
+    for (const auto& entry : fs::directory_iterator(setup.folder)) {
+      checkpoints += entry.path().filename().string().starts_with("checkpoint-") ? 1 : 0;
+    }
+    CHECK(checkpoints == 1);
+    CHECK_FALSE(fs::exists(setup.folder + "/export"));
+  }
+}
+
 TEST_CASE("resume: other batch layouts go on at the same sample") {
   const char* manifest = kManifests[0];
   const TempFolder folder;

@@ -8,6 +8,7 @@
 #include "core/base/text.hpp"
 
 using limbeck::nearest;
+using limbeck::seconds_of;
 
 TEST_CASE("text: cat and join") {
   CHECK(limbeck::cat("a", 1, ':', 2.5) == "a1:2.5");

@@ -4,8 +4,9 @@
 
 namespace limbeck::host {
 
-// From now on SIGINT and SIGTERM ask the run to stop after its step; a second SIGINT within five
-// seconds ends the process at once, with exit code 130. [control]
+// From now on SIGINT, SIGTERM, SIGHUP (unless it is ignored) and SIGUSR1 ask the run to stop after
+// its step; a second SIGINT within five seconds ends the process at once, with exit code 130.
+// [control]
 void watch_signals();
 
 // A reader that goes away (`limbeck ... | head`) is an error of a write, not the end. [control]

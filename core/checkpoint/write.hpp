@@ -32,7 +32,7 @@ struct Snapshot {
   std::vector<SavedTensor> tensors;
   std::vector<std::pair<std::string, DcpValue>> values;
 
-  uint64_t bytes() const;  // of the tensors
+  LIMBECK_API uint64_t bytes() const;  // of the tensors
 };
 
 struct CheckpointText {

@@ -242,6 +242,15 @@ void Loader::seek(DataPosition position) {
   position_ = position;
 }
 
+Stateful Loader::stateful() {
+  Stateful result{"data", data_.dataset.component, "in " + title_, {}, {}};
+  if (control_->has_state()) {
+    result.save = [this](lb_writer* writer) { return present_stream().save(writer); };
+    result.load = [this](const lb_reader* reader) { return present_stream().load(reader); };
+  }
+  return result;
+}
+
 DataRecord Loader::record() const {
   DataRecord record;
   record.position = position_;
@@ -392,19 +401,25 @@ void Loader::open_stream(int64_t epoch) {
   stream_epoch_ = epoch;
 }
 
+// Opened for the epoch of the position.
+const Reader& Loader::present_stream() {
+  if (stream_epoch_ != position_.epoch) {
+    open_stream(position_.epoch);
+  }
+  return *control_;
+}
+
 std::shared_ptr<lb_batch> Loader::next_of_stream() {
   const int64_t groups = mesh_.data_size();
   // Twice: the rest of an epoch that does not fill a batch is dropped.
   for (int attempt = 0; attempt < 2; ++attempt) {
-    if (stream_epoch_ != position_.epoch) {
-      open_stream(position_.epoch);
-    }
+    const Reader& stream = present_stream();
     const int64_t first = position_.sample / groups;
     std::vector<lb_batch> samples(static_cast<size_t>(batch_size_));
     std::vector<int64_t> rows;
     while (static_cast<int64_t>(rows.size()) < batch_size_) {
       const auto i = static_cast<int64_t>(rows.size());
-      if (!control_->read_stream(first + i, samples[static_cast<size_t>(i)])) {
+      if (!stream.read_stream(first + i, samples[static_cast<size_t>(i)])) {
         break;
       }
       rows.push_back((first + i) * groups + mesh_.data_rank());

@@ -22,6 +22,7 @@
 #include "core/data/record.hpp"
 #include "core/dist/mesh.hpp"
 #include "core/manifest/manifest.hpp"
+#include "core/plugin/stateful.hpp"
 #include "core/tensor/batch.hpp"
 
 namespace limbeck {
@@ -90,6 +91,10 @@ class Loader {
   // Throws Error(kData) if the data set has no such position.
   void seek(DataPosition position);
 
+  // The state of a stream that cannot go to a position by itself, for checkpoints: to be loaded
+  // after restore(). Without functions: the position is all there is.
+  Stateful stateful();
+
   // position() with everything that gives it a meaning.
   DataRecord record() const;
   // Goes on where the loader that made `record` stood, also with other ranks and batches: at the
@@ -121,6 +126,7 @@ class Loader {
   std::shared_ptr<lb_batch> next_from_workers();
   std::shared_ptr<lb_batch> next_of_stream();
   void open_stream(int64_t epoch);
+  const Reader& present_stream();
   void start_workers();
   void stop_workers() noexcept;
   void forget_tickets();

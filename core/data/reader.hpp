@@ -54,6 +54,11 @@ class Reader {
   // The samples `rows`, which may repeat, in that order; repeated ones share their tensors. Every
   // run of `order` is asked for once, in ascending order of its samples.
   std::vector<lb_batch> read(const std::vector<int64_t>& rows, const Order& order) const;
+  // Of a stream: whether it has a state of its own, because read_stream() cannot seek.
+  bool has_state() const { return length_ < 0 && LB_CAN(&table_, save) && LB_CAN(&table_, load); }
+  lb_status* save(lb_writer* writer) const { return table_.save(instance_, writer); }
+  lb_status* load(const lb_reader* reader) const { return table_.load(instance_, reader); }
+
   // Sample `index` of a stream into `sample`; false: the stream has ended.
   bool read_stream(int64_t index, lb_batch& sample) const;
 

@@ -8,8 +8,10 @@
 
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
+#include "core/train/checkpoints.hpp"
 #include "core/train/memory_plan.hpp"
 #include "core/train/rehearsal.hpp"
+#include "core/train/run_state.hpp"
 
 namespace limbeck {
 namespace {
@@ -64,9 +66,9 @@ void check_frames(const Run& run) {
 }
 
 // Trains one step for nothing.
-void try_step(Run& run) {
+void try_step(Run& run, int64_t step) {
   run.runner->start();
-  run.runner->run(1, [](uint32_t) {});
+  run.runner->run(step, [](uint32_t) {});
   for (const auto& [name, value] : run.metrics.take_numbers()) {
     log::debug("check", cat(name, " = ", shortest(value)));
   }
@@ -115,14 +117,20 @@ void check_run(const Job& job) {
     throw;
   }
   check_frames(*run);
+  check_folder(manifest, !manifest.checkpoint.resume_from.empty());
+  const auto checkpoint = checkpoint_to_resume(manifest);
   const auto plan = plan_memory(*run, rehearsal);
   report(describe_run(*run) + "\n" + to_table(plan, 0));
   manifest.missing.throw_if_errors();
+  int64_t step = 0;
   if (job.stage != CheckStage::kPlan) {
-    run->load();
+    run->load(checkpoint.has_value());
+    if (checkpoint.has_value()) {
+      step = RunState(*run, nlohmann::ordered_json::array()).load(*checkpoint).step;
+    }
   }
   if (job.stage == CheckStage::kStep) {
-    try_step(*run);
+    try_step(*run, step + 1);
     report(describe_run(*run) + "\n" + to_table(plan, peak_resident_bytes()));
   }
 }

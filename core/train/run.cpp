@@ -2,6 +2,7 @@
 #include "core/train/run.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 
@@ -193,6 +194,24 @@ void check_entries(const Method& method, const Hooks& hooks, const Loader* loade
   }
 }
 
+// An average that is too slow for its run looks as if it were broken.
+void warn_of_slow_average(const Role& role, int64_t updates) {
+  const auto& ema = role.spec().ema;
+  if (!role.is_trained() || !ema.has_value() || updates == 0) {
+    return;
+  }
+  double left = 1;
+  for (int64_t n = 1; n <= updates && left > 1e-3; ++n) {
+    left *= ema_decay(*ema, n);
+  }
+  constexpr double kMuch = 0.2;
+  if (left > kMuch) {
+    log::warn("run", cat("the moving average of role '", role.name(), "' still holds ",
+                         std::lround(100 * left), " % of its first value after all ", updates,
+                         " updates: lower models.", role.name(), ".ema.decay, or set its warmup"));
+  }
+}
+
 }  // namespace
 
 void provide_services() {
@@ -270,6 +289,9 @@ void Run::make_runner() {
   for (size_t i = 0; i < models.roles().size(); ++i) {
     auto* role = models.roles()[i];
     const bool is_trained = role != nullptr && role->is_trained();
+    if (is_trained) {
+      warn_of_slow_average(*role, horizons[i]);
+    }
     optimizers.push_back(is_trained ? std::make_unique<RoleOptimizer>(*role, horizons[i])
                                     : nullptr);
     by_role.push_back(optimizers.back().get());

@@ -329,6 +329,9 @@ std::vector<Stateful> stateful_components(const Run& run) {
   for (auto& callback : run.callbacks.stateful()) {
     all.push_back(std::move(callback));
   }
+  if (run.loader != nullptr) {
+    all.push_back(run.loader->stateful());
+  }
   return all;
 }
 
@@ -455,6 +458,10 @@ RunPosition RunState::load(const std::filesystem::path& checkpoint) {
     position = {facts.at("run_id").get<std::string>(), record.step,
                 facts.at("samples").get<int64_t>()};
     log_changes(checkpoint, run_.manifest.resolved);
+    if (const auto threads = facts.at("threads").get<int>(); threads != at::get_num_threads()) {
+      log::info("resume", cat("the checkpoint was made with ", threads, " threads, this run has ",
+                              at::get_num_threads(), ": sums may differ in their last bits"));
+    }
     for (const auto& role : run_.roles) {
       if (has_parameters(*role)) {
         check_role(*role, facts.at("roles"));

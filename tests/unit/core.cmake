@@ -23,5 +23,6 @@ limbeck_test(
   unit/record_test.cpp
   unit/resume_test.cpp
   unit/schedule_test.cpp
+  unit/snapshot_test.cpp
   unit/toy_network.cpp
   unit/train_loop_test.cpp)

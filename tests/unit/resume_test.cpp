@@ -161,6 +161,29 @@ TEST_CASE("resume: data go on within an epoch, across epochs, between micro-step
   check_equal(pieces({1, 2, 3, 4, 5, 8}, kData), whole);
 }
 
+TEST_CASE("resume: a stream that cannot seek goes on where it stood") {
+  const auto losses = [](const std::vector<int64_t>& ends) {
+    std::vector<double> all;
+    std::filesystem::path checkpoint;
+    std::vector<std::unique_ptr<SavingRun>> runs;
+    for (const int64_t end : ends) {
+      runs.push_back(std::make_unique<SavingRun>(end, kData));
+      auto& run = *runs.back();
+      run.training.manifest.data = toy_stream(2);
+      run.training.manifest.roles[0].optimizer.lr_scheduler = "constant";
+      run.training.run({}, checkpoint.empty() ? std::nullopt : std::optional(checkpoint));
+      checkpoint = run.checkpoint(end);
+      for (const auto& numbers : run.training.book.values) {
+        all.push_back(numbers.at("loss"));
+      }
+    }
+    return all;
+  };
+  const auto whole = losses({5});
+  REQUIRE(whole.size() == 5);
+  CHECK(losses({1, 3, 5}) == whole);
+}
+
 // ---- rules of what may change
 
 namespace {
@@ -347,4 +370,35 @@ TEST_CASE("resume: a run from the beginning does not mix with checkpoints of ano
   SavingRun run(2, kRounds);
   run.training.run();
   CHECK_THROWS_WITH(run.training.run(), doctest::Contains("has checkpoints of an earlier run"));
+}
+
+// ---- checkpoints of every version that was released
+
+namespace {
+
+const std::filesystem::path kGolden = LIMBECK_SOURCE_DIR "/tests/golden/checkpoints";
+
+}  // namespace
+
+// Run it with --no-skip when the version of the format was raised; keep the old ones.
+TEST_CASE("resume: write the golden checkpoint of this version" * doctest::skip()) {
+  const Saved saved;
+  const auto folder = kGolden / ("v" + std::to_string(CheckpointRecord::kVersion));
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy(saved.at(4), folder / checkpoint_name(4),
+                        std::filesystem::copy_options::recursive);
+}
+
+TEST_CASE("resume: golden checkpoints of all versions go on as they did") {
+  for (int64_t version = 1; version <= CheckpointRecord::kVersion; ++version) {
+    CAPTURE(version);
+    SavingRun run(6, kRounds);
+    run.training.run({}, kGolden / ("v" + std::to_string(version)) / checkpoint_name(4));
+    const auto& values = run.training.book.values;
+    REQUIRE(values.size() == 2);
+    CHECK(values[0].at("loss") == doctest::Approx(0.00899962).epsilon(1e-5));
+    CHECK(values[1].at("loss") == doctest::Approx(0.00934782).epsilon(1e-5));
+    CHECK(values[1].at("updates/net") == 6);
+    CHECK(run.training.book.state.calls == 12);
+  }
 }

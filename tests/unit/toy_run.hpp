@@ -312,6 +312,40 @@ inline DataSpec toy_data(int64_t length, int64_t batch_size) {
   return data;
 }
 
+// Endless samples x [4] that can be read only one after the other: `read` ignores the index.
+struct Tape {
+  int64_t next = 0;
+};
+inline DataSpec toy_stream(int64_t batch_size) {
+  static const lb_dataset_vtable vtable = [] {
+    lb_dataset_vtable v{};
+    v.struct_size = sizeof(v);
+    v.open = [](lb_state*, const lb_config*, const lb_source*, void** out) noexcept -> lb_status* {
+      *out = new Tape;
+      return nullptr;
+    };
+    v.close = [](void* self) noexcept { delete static_cast<Tape*>(self); };
+    v.length = [](void*) noexcept { return int64_t{-1}; };
+    v.fields = sample_fields;
+    v.read = [](void* self, int64_t, lb_batch* sample) noexcept {
+      return read_sample(nullptr, static_cast<Tape*>(self)->next++, sample);
+    };
+    v.save = [](void* self, lb_writer* writer) noexcept {
+      return writer->integer(writer, "next", static_cast<Tape*>(self)->next);
+    };
+    v.load = [](void* self, const lb_reader* reader) noexcept {
+      return reader->integer(reader, "next", &static_cast<Tape*>(self)->next);
+    };
+    return v;
+  }();
+  static lb_component table;
+  static Component component;
+  DataSpec data;
+  data.dataset = component_spec("training.data", "limbeck.dataset/1", vtable, table, component);
+  data.batch_size = batch_size;
+  return data;
+}
+
 // A run of `steps` steps in a folder of its own, with the diary open.
 class Training {
  public:

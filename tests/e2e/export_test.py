@@ -160,6 +160,35 @@ def make_checkpoint(folder, model, base):
     (folder / "COMPLETE").write_text("")
 
 
+def save_odd(folder):
+    """Parameters that are transposed, a part of a larger one, or one under two names."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    whole = torch.randn(6, 5)
+    state = {
+        "model.tied.a": whole,
+        "model.tied.b": whole,
+        "model.transposed": torch.randn(3, 4).t(),
+        "model.part": whole[1:3, 2:4],
+    }
+    dcp.save(state, checkpoint_id=folder, no_dist=True)
+    return {name.removeprefix("model."): tensor for name, tensor in state.items()}
+
+
+def check_odd(program, folder):
+    import torch
+    from safetensors.torch import load_file
+
+    state = save_odd(folder / "odd")
+    arguments = ["import", folder / "odd", "--role", "any", "--prefix", "model.", "--verify"]
+    limbeck(program, *arguments, "--output-dir", folder / "plain")
+    loaded = load_file(folder / "plain/diffusion_pytorch_model.safetensors")
+    check(set(loaded) == set(state), f"names of odd parameters: {list(loaded)}")
+    for name, tensor in state.items():
+        check(torch.equal(loaded[name], tensor), f"{name} is not what was saved")
+
+
 def save_as_trained(rank, ranks, folder):
     """FastVideo's names, cut by FSDP2 over two processes, with an optimizer's state beside."""
     import torch
@@ -221,6 +250,7 @@ def main():
         )
         check("left aside: optimizers.student" in text, "what was left aside is said")
         check_equal(imported / "transformer", model, "import")
+        check_odd(program, folder)
         # Both have the same bits, and the base others.
         diff = ["inspect", "--diff", exported / "transformer"]
         limbeck(program, *diff, imported / "transformer")

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a checkpoint to a Diffusers folder, and from another program's state to weights.
+#include <sys/resource.h>
+
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -197,6 +200,33 @@ TEST_CASE("an export of a damaged checkpoint leaves nothing behind") {
   write_file(folder / "checkpoint-12" / "dcp" / "__0_0.distcp", bytes);
   CHECK(has(message_of([&] { export_role(request_of(folder)); }), "CRC"));
   CHECK(entries_in(folder.path()) == 1);
+}
+
+TEST_CASE("an export that the disk has no room for leaves nothing behind, and what was there") {
+  const DcpFolder folder;
+  testing::write_checkpoint(folder / "checkpoint-12", {{"w", ramp({1000}, 0)}});
+  export_role(request_of(folder));
+  const auto before = read_file(folder / "out" / "net" / "diffusion_pytorch_model.safetensors");
+  auto request = request_of(folder);
+  request.is_averaged = true;
+  request.overwrites = true;
+  struct rlimit old = {};
+  ::getrlimit(RLIMIT_FSIZE, &old);
+  auto limited = old;
+  limited.rlim_cur = 2000;
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &limited);
+  std::string text;
+  try {
+    export_role(request);
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, handler);
+  CHECK(has(text, "diffusion_pytorch_model.safetensors: cannot write: "));
+  CHECK(entries_in(folder.path()) == 2);
+  CHECK(read_file(folder / "out" / "net" / "diffusion_pytorch_model.safetensors") == before);
 }
 
 TEST_CASE("a state of another program becomes weights of each part, and says what was left aside") {

@@ -207,12 +207,12 @@ std::optional<int64_t> token_count(const TokenCounts& tokens, const std::string&
 
 // False if no sample has the field, which is fine for an optional one.
 bool fill_column(Column& column, const std::vector<lb_batch>& samples) {
-  std::optional<size_t> present, absent;
+  std::optional<size_t> found, absent;
   for (size_t i = 0; i < samples.size(); ++i) {
     const auto entry = samples[i].entries.find(column.field.name);
     const bool is_there = entry != samples[i].entries.end();
     column.entries.push_back(is_there ? &entry->second : nullptr);
-    auto& example = is_there ? present : absent;
+    auto& example = is_there ? found : absent;
     example = example.value_or(i);
   }
   if (!absent) {
@@ -222,10 +222,10 @@ bool fill_column(Column& column, const std::vector<lb_batch>& samples) {
     refuse(Fault::kData, column.owner,
            cat("row ", column.rows[*absent], " has no field '", column.field.name, "'"));
   }
-  if (present) {
+  if (found) {
     refuse(Fault::kData, column.owner,
            cat("the optional field '", column.field.name, "' is missing in row ",
-               column.rows[*absent], " but not in row ", column.rows[*present],
+               column.rows[*absent], " but not in row ", column.rows[*found],
                "; either all samples of a batch have it or none"));
   }
   return false;

@@ -68,7 +68,8 @@ lb_status* units_run(const lb_units* units,
                   "' is missing; pass an empty tensor for an absent one");
     }
     UnitPlace place;
-    place.name = &name;
+    place.layout = &layout.units[unit];
+    place.uses_adapters = forward.weights != Weights::kBase && !place.layout->adapters.empty();
     place.is_hidden = &forward.role.hidden(unit);
     if (forward.weights == Weights::kLive && forward.role.is_trained()) {
       place.slots = &forward.role.grad_slots(unit);
@@ -110,6 +111,16 @@ Weights weights_for(const Role& role, uint32_t flags) {
                   "ask for the capability limbeck.averaged/1 first, or give the role an ema table");
     }
     return Weights::kAverage;
+  }
+  if ((flags & LB_RUN_BASE) != 0) {
+    if (!role.has_adapters()) {
+      throw Error(Fault::kPlugin,
+                  cat("role '", role.name(),
+                      "' was asked for its weights below adapters and has no "
+                      "adapters"),
+                  "ask for the capability limbeck.adapters/1 first, or set lora.enable = true");
+    }
+    return Weights::kBase;
   }
   return (flags & LB_RUN_INPUT_GRAD) != 0 ? Weights::kConstant : Weights::kLive;
 }

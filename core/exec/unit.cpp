@@ -21,8 +21,9 @@ using torch::autograd::variable_list;
 
 // What a body is lent, and behind it what its operations need.
 struct HostCall : lb_unit_call {
-  at::TensorList weights;
+  at::TensorList weights;                             // of the unit, adapters behind
   const std::vector<GradSlot*>* gradients = nullptr;  // as many as weights, or none
+  const UnitPlace* place = nullptr;
 
   static const HostCall& of(const lb_unit_call* call) {
     return *static_cast<const HostCall*>(call);
@@ -30,7 +31,44 @@ struct HostCall : lb_unit_call {
   GradSlot* slot(lb_param param) const {
     return gradients == nullptr || param == LB_NO_PARAM ? nullptr : (*gradients)[param];
   }
+  // The adapter of a weight that is reached through linear() only; others are merged already.
+  const AdapterLayout* adapter(lb_param weight) const {
+    if (place->uses_adapters && (*place->is_hidden)[weight]) {
+      for (const auto& adapter : place->layout->adapters) {
+        if (adapter.weight == weight) {
+          return &adapter;
+        }
+      }
+    }
+    return nullptr;
+  }
 };
+
+// scale (x A^T) B^T
+at::Tensor adapted(const HostCall& host, const AdapterLayout& adapter, const at::Tensor& x) {
+  const auto small = linear(x, host.weights[adapter.a], std::nullopt,
+                            host.slot(static_cast<lb_param>(adapter.a)), nullptr);
+  return linear(small * adapter.scale, host.weights[adapter.b], std::nullopt,
+                host.slot(static_cast<lb_param>(adapter.b)), nullptr);
+}
+
+// A network that reads a weight itself is shown the one that the adapter makes of it.
+std::vector<at::Tensor> merged_params(const UnitPlace& place, at::TensorList params) {
+  std::vector<at::Tensor> merged;
+  for (const auto& adapter : place.layout->adapters) {
+    if ((*place.is_hidden)[adapter.weight]) {
+      continue;
+    }
+    if (merged.empty()) {
+      merged = params.vec();
+    }
+    const auto& weight = params[adapter.weight];
+    merged[adapter.weight] =
+        weight +
+        (at::matmul(params[adapter.b], params[adapter.a]) * adapter.scale).to(weight.dtype());
+  }
+  return merged;
+}
 
 lb_status* ops_linear(const lb_unit_call* call,
                       lb_param weight,
@@ -41,12 +79,16 @@ lb_status* ops_linear(const lb_unit_call* call,
     const auto& host = HostCall::of(call);
     const auto& weights = host.weights;
     const bool has_bias = bias != LB_NO_PARAM;
-    TORCH_CHECK(weight < weights.size() && (!has_bias || bias < weights.size()),
-                "linear(): the unit has ", weights.size(), " parameters, got numbers ", weight,
-                " and ", bias);
-    *out = give(linear(tensor_of(x), weights[weight],
-                       has_bias ? std::optional(weights[bias]) : std::nullopt, host.slot(weight),
-                       host.slot(bias)));
+    const size_t count = host.place->layout->declared;
+    TORCH_CHECK(weight < count && (!has_bias || bias < count), "linear(): the unit has ", count,
+                " parameters, got numbers ", weight, " and ", bias);
+    auto y = linear(tensor_of(x), weights[weight],
+                    has_bias ? std::optional(weights[bias]) : std::nullopt, host.slot(weight),
+                    host.slot(bias));
+    if (const auto* adapter = host.adapter(weight)) {
+      y = y + adapted(host, *adapter, tensor_of(x));
+    }
+    *out = give(std::move(y));
   });
 }
 
@@ -77,7 +119,8 @@ Versions versions(at::ArrayRef<lb_tensor*> tensors) {
 }
 
 std::string title_of(const UnitPlace& place) {
-  return place.name->empty() ? "the root unit" : "unit '" + *place.name + "'";
+  const auto& name = place.layout->name;
+  return name.empty() ? "the root unit" : "unit '" + name + "'";
 }
 
 // The state of the CPU's default generator, for bodies with dropout.
@@ -178,7 +221,8 @@ struct RecomputedUnit : torch::autograd::Function<RecomputedUnit> {
     const auto in = lend_all(all.slice(0, static_cast<size_t>(n_in)));
     Handles out(static_cast<size_t>(n_out), nullptr);
     // Gradients go through autograd: those that backward computes are of copies.
-    const UnitPlace place = {repetition.place.name, repetition.place.is_hidden, nullptr};
+    auto place = repetition.place;
+    place.slots = nullptr;
     repetition.body.run(place, in, all.slice(static_cast<size_t>(n_in)), out, is_again);
     variable_list results;
     for (auto* handle : out) {
@@ -192,11 +236,14 @@ struct RecomputedUnit : torch::autograd::Function<RecomputedUnit> {
 
 void Body::run(const UnitPlace& place,
                at::ArrayRef<lb_tensor*> in,
-               at::TensorList params,
+               at::TensorList given,
                std::span<lb_tensor*> out,
                bool is_again) const {
+  const auto merged =
+      place.uses_adapters ? merged_params(place, given) : std::vector<at::Tensor>();
+  const auto params = merged.empty() ? given : at::TensorList(merged);
   Handles shown;
-  for (size_t i = 0; i < params.size(); ++i) {
+  for (size_t i = 0; i < place.layout->declared; ++i) {
     shown.push_back((*place.is_hidden)[i] || !params[i].defined() ? nullptr : lend(params[i]));
   }
   const auto before = versions(in);
@@ -215,6 +262,7 @@ void Body::run(const UnitPlace& place,
                                       &kOps};
   call.weights = params;
   call.gradients = place.slots;
+  call.place = &place;
   // The caller owns what stands in `out`, so nothing may stand there.
   const auto fail = [&](const Error& error) {
     for (auto*& handle : out) {

@@ -12,16 +12,19 @@
 
 #include "core/manifest/manifest.hpp"
 #include "core/ops/linear.hpp"
+#include "core/role/layout.hpp"
 
 namespace limbeck {
 
 // A unit of a role, for its calls: which of its parameters are hidden from the body because it
-// reaches them through linear() only, and where gradients of linear layers go, by parameter (null:
-// nowhere but autograd). Outlives every graph of the role.
+// reaches them through linear() only, where gradients of linear layers go, by parameter (null:
+// nowhere but autograd), and whether its layers have their adapters on. What it points to outlives
+// every graph of the role.
 struct UnitPlace {
-  const std::string* name = nullptr;  // "" for the root
+  const UnitLayout* layout = nullptr;
   const std::vector<bool>* is_hidden = nullptr;
   const std::vector<GradSlot*>* slots = nullptr;
+  bool uses_adapters = false;
 };
 
 // A plugin's body. Released when the last graph that may run it again is gone.

@@ -48,6 +48,7 @@ std::vector<Section> sections() {
        "The keys of `[training.optimizer]`, for this role alone. Of trained roles.",
        {}},
       {"[models.&lt;role&gt;.ema]", "Of trained roles.", ema_options()},
+      {"[models.&lt;role&gt;.lora]", "Of trained roles.", lora_options()},
       {"[method]", "Beside these, the options of the method.", method_options()},
       {"[[prepare]]", "Beside these, the options of the hook.", prepare_options()},
       {"[[losses]]", "Beside these, the options of the loss.", loss_options()},
@@ -339,6 +340,7 @@ Json role_with(const Component& component) {
   schema["properties"]["config"] = object_of(all_optional(options_of(component)));
   schema["properties"]["optimizer"] = object_of(all_optional(optimizer_options()));
   schema["properties"]["ema"] = object_of(ema_options());
+  schema["properties"]["lora"] = object_of(lora_options());
   return schema;
 }
 

@@ -17,6 +17,7 @@
 #include "core/manifest/config.hpp"
 #include "core/manifest/diagnostics.hpp"
 #include "core/plugin/registry.hpp"
+#include "core/weights/adapters.hpp"
 
 namespace limbeck {
 
@@ -58,6 +59,14 @@ struct EmaSpec {
 
 enum class Recompute { kKeep, kFull };
 
+// Low-rank adapters of a role.
+struct AdapterSpec {
+  AdapterConfig config;
+  std::filesystem::path folder;  // absolute, as PEFT writes it; empty: they begin fresh
+};
+
+enum class AdapterInit { kKaimingUniform, kGaussian };
+
 struct RoleSpec {
   std::string name;
   Position at;
@@ -71,6 +80,10 @@ struct RoleSpec {
   Recompute recompute = Recompute::kKeep;
   OptimizerSpec optimizer;  // [training.optimizer] with the role's own keys over it
   std::optional<EmaSpec> ema;
+  // Empty: none. Else those of each part of the network, or fresh ones for all parts. A trained
+  // role with adapters trains nothing else.
+  std::vector<AdapterSpec> adapters;
+  AdapterInit adapter_init = AdapterInit::kKaimingUniform;  // of fresh ones
 };
 
 struct LossSpec {

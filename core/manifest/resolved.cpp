@@ -185,7 +185,7 @@ Node role_node(const Draft& draft, const RoleSpec& role) {
     put(values, kRecompute, to_node(*shared.find(kRecompute)));
   }
   put(values, "config", config_node(role.model.config->table, options_of(*role.model.component)));
-  for (const char* name : {"optimizer", "ema"}) {
+  for (const char* name : {"optimizer", "ema", "lora"}) {
     const auto settled = draft.settled.find(join_key(role.model.key, name));
     if (role.is_trained && settled != draft.settled.end()) {
       put(values, name, table_node(settled->second));

@@ -3,6 +3,7 @@
 // those of all roles.
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/base/text.hpp"
 #include "core/manifest/component_table.hpp"
 #include "core/manifest/host_values.hpp"
@@ -150,6 +151,118 @@ void settle_ema(Draft& draft, RoleSpec& role) {
   draft.settled[key] = std::move(values);
 }
 
+// ---- adapters ----
+
+struct GivenLora {
+  bool is_enabled = false;
+  bool has_table = false;
+  ConfigValue::Table values;
+
+  bool has(const char* name) const { return has_table && HostValues(values).is_given(name); }
+};
+
+std::vector<std::string> texts(const ConfigValue* value) {
+  std::vector<std::string> list;
+  if (value != nullptr) {
+    for (const auto& item : std::get<ConfigValue::List>(value->value)) {
+      list.push_back(std::get<std::string>(item.value));
+    }
+  }
+  return list;
+}
+
+// What a manifest says of loaded adapters must be what they are.
+void check_loaded(Draft& draft, const GivenLora& given, const AdapterSpec& adapter) {
+  const auto check = [&](const char* name, double asked, double found) {
+    if (asked != found) {
+      draft.diagnostics.error(HostValues(given.values).position(name),
+                              cat("lora.", name, " is ", shortest(asked), ", the adapters in ",
+                                  adapter.folder.string(), " have ", shortest(found)),
+                              "leave it out: they say it themselves");
+    }
+  };
+  if (given.has("rank")) {
+    check("rank", static_cast<double>(HostValues(given.values).integer("rank")),
+          static_cast<double>(adapter.config.rank));
+  }
+  if (given.has("alpha")) {
+    check("alpha", HostValues(given.values).number("alpha"), adapter.config.alpha);
+  }
+  for (const char* name : {"target_modules", "use_rslora", "init"}) {
+    if (given.has(name)) {
+      draft.diagnostics.error(HostValues(given.values).position(name),
+                              cat("lora.", name, " has no effect: the adapters are loaded from ",
+                                  adapter.folder.string()),
+                              "remove it");
+    }
+  }
+}
+
+void load_adapter_specs(Draft& draft, RoleSpec& role, const GivenLora& given) {
+  const HostValues host(draft.host[role.model.key]);
+  for (const auto& folder : texts(host.find("adapters"))) {
+    try {
+      role.adapters.push_back({read_adapter_config(folder), folder});
+      check_loaded(draft, given, role.adapters.back());
+    } catch (const Error& error) {
+      if (draft.needs_files) {
+        draft.diagnostics.error(host.position("adapters"),
+                                cat(role.model.key, ".adapters: ", error.message()), error.hint());
+      }
+    }
+  }
+}
+
+void make_fresh_spec(Draft& draft, RoleSpec& role, const GivenLora& given) {
+  const HostValues values(given.values);
+  if (!given.has("rank")) {
+    draft.diagnostics.error(values.position("enable"), cat(role.model.key, ".lora.rank is missing"),
+                            "say how large the adapters are: 8 to 64 are usual");
+    return;
+  }
+  AdapterSpec adapter;
+  adapter.config.rank = values.integer("rank");
+  adapter.config.alpha =
+      given.has("alpha") ? values.number("alpha") : static_cast<double>(adapter.config.rank);
+  adapter.config.uses_rslora = values.boolean("use_rslora");
+  adapter.config.targets = texts(values.find("target_modules"));
+  role.adapters.push_back(std::move(adapter));
+  role.adapter_init =
+      values.text("init") == "gaussian" ? AdapterInit::kGaussian : AdapterInit::kKaimingUniform;
+}
+
+void settle_lora(Draft& draft, RoleSpec& role) {
+  const std::string key = role.model.key + ".lora";
+  GivenLora given;
+  given.has_table = read_inner(draft, role, "lora", lora_options());
+  if (given.has_table) {
+    given.values = draft.host[key];
+    given.is_enabled = HostValues(given.values).boolean("enable");
+    draft.settled[key] = given.values;
+  }
+  const HostValues host(draft.host[role.model.key]);
+  const bool has_folders = host.is_given("adapters");
+  if (!given.is_enabled) {
+    for (const char* name : {"rank", "alpha", "target_modules"}) {
+      if (given.has(name)) {
+        draft.diagnostics.error(HostValues(given.values).position(name),
+                                cat(key, ".", name, " has no effect without lora.enable"),
+                                "set lora.enable = true, or remove the table");
+      }
+    }
+    if (has_folders && role.is_trained) {
+      draft.diagnostics.error(host.position("adapters"),
+                              cat(role.model.key, ".adapters: the role is trained without lora"),
+                              "set lora.enable = true to train the adapters");
+    }
+  }
+  if (has_folders) {
+    load_adapter_specs(draft, role, given);
+  } else if (given.is_enabled) {
+    make_fresh_spec(draft, role, given);
+  }
+}
+
 // ---- recompute ----
 
 void settle_recompute(Draft& draft, RoleSpec& role) {
@@ -173,7 +286,16 @@ void settle_training(Draft& draft) {
   for (auto& role : draft.manifest.roles) {
     settle_optimizer(draft, role);
     settle_ema(draft, role);
+    settle_lora(draft, role);
     settle_recompute(draft, role);
+  }
+  // A shadow is the same network with the same adapters.
+  for (auto& role : draft.manifest.roles) {
+    const auto* of = role.is_shadow ? draft.manifest.role(role.shadow_of) : nullptr;
+    if (of != nullptr) {
+      role.adapters = of->adapters;
+      role.adapter_init = of->adapter_init;
+    }
   }
 }
 

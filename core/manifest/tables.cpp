@@ -103,6 +103,7 @@ constexpr const char* kRecompute[] = {"none", "full", "ops", "block_skip", nullp
 constexpr const char* kEmaUpdates[] = {"on_role_step", "every_step", nullptr};
 constexpr const char* kClipScopes[] = {"per_role", "global", nullptr};
 constexpr const char* kEmaWarmups[] = {"constant", "ratio", "power", nullptr};
+constexpr const char* kAdapterInits[] = {"kaiming_uniform", "gaussian", nullptr};
 constexpr const char* kOrders[] = {"epoch", "reference", nullptr};
 constexpr const char* kOnError[] = {"stop", "skip", nullptr};
 constexpr const char* kNoDecay[] = {"none", "flagged", nullptr};
@@ -171,6 +172,7 @@ std::string home_of(std::string_view key) {
       {"training.model", training_model_options()},
       {"models.<role>", role_options()},
       {"models.<role>.ema", ema_options()},
+      {"models.<role>.lora", lora_options()},
       {"callbacks.grad_clip", grad_clip_options()},
       {"callbacks.<name>", callback_options()},
   };
@@ -254,7 +256,9 @@ std::vector<lb_option> role_options() {
              "available in this version."),
       table("optimizer", "Keys of [training.optimizer] that differ for this role."),
       table("ema", "An average of this role's weights."),
-      unavailable("lora"),
+      table("lora", "Adapters that are trained instead of the weights."),
+      list_of(path("adapters",
+                   "Folders with adapters as PEFT writes them, one for each part of the network.")),
       unavailable("transformer_override_safetensor"),
       unavailable("attention_backend"),
       unavailable("disable_custom_init_weights"),
@@ -263,6 +267,21 @@ std::vector<lb_option> role_options() {
       unavailable("transformer_2"),
       kTarget,
       kPlugin,
+  };
+  return list(kOptions);
+}
+
+std::vector<lb_option> lora_options() {
+  static constexpr lb_option kOptions[] = {
+      boolean("enable", "false", "Trains adapters and leaves the weights as they are."),
+      integer("rank", nullptr, "[1, inf)", "Rank of the adapters; of loaded ones their own."),
+      number("alpha", nullptr, "(0, inf)", "Adapters count alpha / rank; the rank if not given."),
+      list_of(text("target_modules", nullptr,
+                   "Linear layers that get one: whole names, or what follows a dot; "
+                   "[\"all-linear\"] is all. As the network says if not given.")),
+      boolean("use_rslora", "false", "Adapters count alpha / sqrt(rank)."),
+      choice("init", "\"kaiming_uniform\"", kAdapterInits, "Of A; B begins with zeros."),
+      unavailable("dropout"),
   };
   return list(kOptions);
 }

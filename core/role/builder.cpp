@@ -18,7 +18,9 @@ struct Declaring {
   static Declaring& of(lb_builder* builder) { return *static_cast<Declaring*>(builder->ctx); }
 
   lb_unit add_unit(std::string name) {
-    layout.units.push_back({std::move(name), layout.parts.size() - 1, {}});
+    auto& unit = layout.units.emplace_back();
+    unit.name = std::move(name);
+    unit.part = layout.parts.size() - 1;
     return static_cast<lb_unit>(layout.units.size() - 1);
   }
 };

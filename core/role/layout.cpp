@@ -22,7 +22,8 @@ Store store_of(const ParamLayout& param, const LayoutOptions& options) {
   if ((param.flags & LB_PARAM_BUFFER) != 0) {
     return Store::kBuffer;
   }
-  if (options.is_trained && (param.flags & LB_PARAM_FROZEN) == 0) {
+  if (options.is_trained && (param.flags & LB_PARAM_FROZEN) == 0 &&
+      (param.is_adapter || !options.trains_adapters)) {
     return Store::kTrained;
   }
   const bool stays_wide = options.is_16_bit && (param.flags & LB_PARAM_KEEP_F32) != 0;
@@ -47,6 +48,11 @@ int64_t RoleLayout::parameter_count() const {
     count += param.store == Store::kBuffer ? 0 : param.numel;
   }
   return count;
+}
+
+bool RoleLayout::has_adapters() const {
+  return std::any_of(units.begin(), units.end(),
+                     [](const auto& unit) { return !unit.adapters.empty(); });
 }
 
 const ParamLayout* RoleLayout::find(std::string_view key) const {

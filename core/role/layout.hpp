@@ -34,15 +34,28 @@ struct ParamLayout {
   std::string init;
   Store store = Store::kFrozen;
   bool is_decayed = false;  // kTrained: weight decay applies
+  bool is_adapter = false;  // the host's own: the network knows nothing of it
   size_t part = 0;
   lb_unit unit = 0;
   int64_t offset = 0;  // in elements, in the gathered buffer of its store
 };
 
+// A low-rank adapter of a linear layer; parameters by their number in the unit.
+struct AdapterLayout {
+  std::string layer;  // key of the weight, less ".weight"
+  size_t weight = 0;
+  size_t a = 0;  // [rank, in]
+  size_t b = 0;  // [out, rank]
+  double scale = 1;
+};
+
 struct UnitLayout {
   std::string name;  // "" for the root of a part
   size_t part = 0;
-  std::vector<size_t> params;  // indices into RoleLayout::params, in declaration order
+  // Indices into RoleLayout::params: those that the network declared, in its order, then adapters.
+  std::vector<size_t> params;
+  size_t declared = 0;  // how many of params the network declared
+  std::vector<AdapterLayout> adapters;
 };
 
 struct PartLayout {
@@ -69,13 +82,15 @@ struct RoleLayout {
   int64_t frozen_wide_size = 0;
 
   int64_t parameter_count() const;  // without buffers and padding
+  bool has_adapters() const;
   const ParamLayout* find(std::string_view key) const;
 };
 
 struct LayoutOptions {
-  bool is_trained = false;     // or moves with a trained role
-  bool decays_flagged = true;  // LB_PARAM_NO_DECAY is ignored
-  bool is_16_bit = false;      // the role's dtype
+  bool is_trained = false;       // or moves with a trained role
+  bool decays_flagged = true;    // LB_PARAM_NO_DECAY is ignored
+  bool is_16_bit = false;        // the role's dtype
+  bool trains_adapters = false;  // and nothing else
   Mesh mesh;
 };
 

@@ -11,6 +11,7 @@
 #include "core/base/text.hpp"
 #include "core/checkpoint/state.hpp"
 #include "core/plugin/status.hpp"
+#include "core/role/adapters.hpp"
 #include "core/role/builder.hpp"
 #include "core/role/init.hpp"
 #include "core/role/load.hpp"
@@ -77,7 +78,10 @@ Role::Role(const RoleSpec& spec, const Mesh& mesh)
     if (LB_CAN(&vtable_, describe)) {
       check(vtable_.describe(self_, &facts_));
     }
+    const auto* targets = facts_.find<TextRows>("adapter.targets");
+    add_adapters(layout_, spec_, targets == nullptr ? TextRows() : *targets);
     LayoutOptions options;
+    options.trains_adapters = has_adapters();
     options.is_trained = spec_.is_trained || spec_.is_shadow;
     options.decays_flagged = spec_.optimizer.decays_flagged;
     options.is_16_bit = storage_type_ == at::kBFloat16;
@@ -100,7 +104,8 @@ Role::~Role() {
 
 bool Role::provides(std::string_view capability) const {
   return spec_.model.component->provides(capability) ||
-         (capability == "limbeck.averaged/1" && has_average());
+         (capability == "limbeck.averaged/1" && has_average()) ||
+         (capability == "limbeck.adapters/1" && has_adapters());
 }
 
 void Role::allocate() {
@@ -232,6 +237,7 @@ const std::vector<at::Tensor>& Role::params(lb_unit unit, Weights weights) const
     case Weights::kLive:
       return live_[unit];
     case Weights::kConstant:
+    case Weights::kBase:
       return constant_[unit];
     case Weights::kAverage:
       break;
@@ -242,10 +248,37 @@ const std::vector<at::Tensor>& Role::params(lb_unit unit, Weights weights) const
 void Role::visit(
     Weights weights,
     const std::function<void(const std::string& key, const at::Tensor& value)>& visitor) const {
-  const auto& trained = weights == Weights::kAverage ? average_ : master_;
   for (const auto& param : layout_.params) {
-    visitor(param.key, view_of(param, trained).detach());
+    if (!param.is_adapter) {
+      visitor(param.key, value_of(param, weights));
+    }
   }
+}
+
+at::Tensor Role::value_of(const ParamLayout& param, Weights weights) const {
+  return view_of(param, weights == Weights::kAverage ? average_ : master_).detach();
+}
+
+std::string Role::part_name(size_t part) const {
+  if (!layout_.parts[part].name.empty()) {
+    return layout_.parts[part].name;
+  }
+  const auto* folder = facts_.find<TextRows>("export.folder");
+  return folder == nullptr || folder->empty() || folder->front().empty() ? "model"
+                                                                         : folder->front();
+}
+
+void Role::load_adapters() {
+  try {
+    for (size_t part = 0; part < spec_.adapters.size(); ++part) {
+      if (!spec_.adapters[part].folder.empty()) {
+        read_adapters(*this, part, spec_.adapters[part].folder);
+      }
+    }
+  } catch (const Error& error) {
+    throw error.with(cat("while loading the adapters of role '", name(), "'"));
+  }
+  reset_average();
 }
 
 void Role::load(const std::filesystem::path& directory) {
@@ -261,8 +294,16 @@ void Role::load(const std::filesystem::path& directory) {
                : key;
   };
   try {
+    if (has_adapters() && is_adapter_folder(directory)) {
+      read_adapters(*this, 0, directory);
+      reset_average();
+      return;
+    }
     std::vector<WeightTarget> targets;
     for (const auto& param : layout_.params) {
+      if (param.is_adapter) {
+        continue;
+      }
       targets.push_back(
           {param.key, view_of(param, master_), (param.flags & LB_PARAM_OPTIONAL) != 0});
     }
@@ -272,6 +313,18 @@ void Role::load(const std::filesystem::path& directory) {
     throw error.with(cat("while loading the weights of role '", name(), "'"));
   }
   reset_average();
+}
+
+void Role::copy_weights(const Role& from) {
+  const at::NoGradGuard no_grad;
+  master_.copy_(from.master_);
+  frozen_.copy_(from.frozen_);
+  frozen_wide_.copy_(from.frozen_wide_);
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    if (buffers_[i].defined()) {
+      buffers_[i].copy_(from.buffers_[i]);
+    }
+  }
 }
 
 void Role::reset_average() {

@@ -29,6 +29,7 @@ enum class Weights {
   kLive,      // with history, if grad mode is on and the role is trained
   kConstant,  // the live values without history
   kAverage,   // the moving average, without history
+  kBase,      // the values below the adapters, without history
 };
 
 class Role {
@@ -47,6 +48,10 @@ class Role {
   const RoleLayout& layout() const { return layout_; }
   bool is_trained() const { return spec_.is_trained; }
   bool has_average() const { return spec_.ema.has_value(); }
+  bool has_adapters() const { return !spec_.adapters.empty(); }
+  // The place of a part within names and folders: its own name; of the first part what the network
+  // calls its folder, or "model".
+  std::string part_name(size_t part) const;
   // What the component provides, and what the host adds ("limbeck.averaged/1").
   bool provides(std::string_view capability) const;
   at::ScalarType compute_type() const { return compute_type_; }
@@ -55,14 +60,21 @@ class Role {
   // Allocates the buffers, with every parameter as its init expression says. The numbers are named
   // by the run's seed, the role's name and the parameter's key. [control]
   void allocate();
+  // A parameter without history, over the role's memory.
+  at::Tensor value_of(const ParamLayout& param, Weights weights) const;
   // Visits parameters and buffers that belong into a weights file, in declaration order, with
-  // the key and a tensor of the parameter's shape, without history, over the role's memory.
+  // the key and a tensor of the parameter's shape, without history, over the role's memory. Not
+  // adapters: they have files of their own.
   void visit(
       Weights weights,
       const std::function<void(const std::string& key, const at::Tensor& value)>& visitor) const;
-  // Replaces live values from `init_from`. Missing, unexpected and misshapen names are reported
-  // together as Error(kData). [control]
+  // Replaces live values from `init_from`; a folder of PEFT replaces the adapters. Missing,
+  // unexpected and misshapen names are reported together as Error(kData). [control]
   void load(const std::filesystem::path& directory);
+  // Replaces the adapters from the folders that the manifest names, if it does. [control]
+  void load_adapters();
+  // Takes over all weights and buffers of a role with the same layout. [control]
+  void copy_weights(const Role& from);
   // Makes the average equal to the live weights.
   void reset_average();
 

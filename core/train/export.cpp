@@ -7,6 +7,7 @@
 
 #include "core/base/text.hpp"
 #include "core/checkpoint/weights.hpp"
+#include "core/role/adapters.hpp"
 
 namespace limbeck {
 namespace {
@@ -46,6 +47,10 @@ std::string text_fact(const Role& role, const char* name) {
 std::filesystem::path export_one(const Role& role,
                                  Weights weights,
                                  const std::filesystem::path& folder) {
+  if (role.has_adapters()) {
+    write_adapters(role, weights, folder);
+    return folder;
+  }
   NamedTensors tensors;
   role.visit(weights, [&](const std::string& key, const at::Tensor& value) {
     tensors.emplace_back(key, value);

@@ -20,7 +20,8 @@ std::string export_folder(const Role& role);
 
 // For every trained role <output_dir>/export/<role>, and <role>-ema if it has averaged weights:
 // config.json and safetensors in the Diffusers layout of the network, in the folder that the
-// network's fact "export.folder" names, read back and compared bit by bit. Returns the folders.
+// network's fact "export.folder" names, read back and compared bit by bit. Of a role with adapters
+// only these, as PEFT writes them. Returns the folders.
 // Throws Error(kData). [control]
 std::vector<std::filesystem::path> export_roles(const RoleSet& roles,
                                                 const std::filesystem::path& output_dir);

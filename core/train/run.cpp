@@ -259,16 +259,16 @@ void Run::load(bool resumes) {
     }
     if (!role->spec().init_from.empty()) {
       role->load(role->spec().init_from);
-    } else if (!role->is_trained() && !role->spec().is_shadow &&
+    } else if ((!role->is_trained() || role->has_adapters()) && !role->spec().is_shadow &&
                role->layout().parameter_count() > 0) {
       log::warn("run", cat("role '", role->name(), "' is frozen and has no init_from: its ",
                            role->layout().parameter_count(), " parameters are random"));
     }
+    role->load_adapters();
   }
   for (auto& role : roles) {
     if (role->spec().is_shadow && role->spec().init_from.empty()) {
-      const at::NoGradGuard no_grad;
-      role->master().copy_(find_role(roles, role->spec().shadow_of)->master());
+      role->copy_weights(*find_role(roles, role->spec().shadow_of));
     }
   }
   make_runner();

@@ -37,23 +37,13 @@ bool is_saved(const Role& role) { return role.is_trained() || role.spec().is_sha
 
 bool has_parameters(const Role& role) { return !role.layout().params.empty(); }
 
-// The place of a part within names: the folder that other programs know it by.
-std::string part_name(const Role& role, size_t part) {
-  const auto& own = role.layout().parts[part].name;
-  if (!own.empty()) {
-    return own;
-  }
-  const auto folder = export_folder(role);
-  return folder.empty() ? "model" : folder;
-}
-
 // "<kind>.<role>.<part>.<parameter>".
 std::string name_of(const std::string& kind, const Role& role, const ParamLayout& param) {
-  return cat(kind, role.name(), ".", part_name(role, param.part), ".", param.key);
+  return cat(kind, role.name(), ".", role.part_name(param.part), ".", param.key);
 }
 
 std::string moment_name(const Role& role, const ParamLayout& param, const char* moment) {
-  return cat("optimizers.", role.name(), ".state.", part_name(role, param.part), ".", param.key,
+  return cat("optimizers.", role.name(), ".state.", role.part_name(param.part), ".", param.key,
              moment);
 }
 
@@ -110,11 +100,20 @@ void save_optimizer(SnapshotWriter& writer, RoleOptimizer& optimizer, bool has_m
   const std::string prefix = cat("optimizers.", role.name(), ".");
   writer.value(prefix + "updates", {counts.updates});
   for (size_t part = 0; part < counts.parts.size(); ++part) {
-    writer.value(cat(prefix, "parts.", part_name(role, part), ".updates"), {counts.parts[part]});
+    writer.value(cat(prefix, "parts.", role.part_name(part), ".updates"), {counts.parts[part]});
   }
   if (role.has_average()) {
     writer.value(cat(kAverages, role.name(), ".updates"), {counts.averaged_updates});
   }
+}
+
+// The adapter_config.json of each part that has its own, or one for all.
+Document adapters_json(const Role& role) {
+  auto list = Document::array();
+  for (const auto& adapter : role.spec().adapters) {
+    list.push_back(Document::parse(adapter.config.to_json(role.spec().init_from.string())));
+  }
+  return list;
 }
 
 Document role_json(const Role& role) {
@@ -124,7 +123,7 @@ Document role_json(const Role& role) {
     auto config = export_config(role);
     const auto class_name = config["_class_name"];
     config.erase("_class_name");
-    parts[part_name(role, part)] = {{"class", class_name}, {"config", std::move(config)}};
+    parts[role.part_name(part)] = {{"class", class_name}, {"config", std::move(config)}};
   }
   return {{"type", spec.model.component->name()},
           {"plugin", spec.model.component->library->plugin->id},
@@ -134,6 +133,7 @@ Document role_json(const Role& role) {
           {"averaged", role.has_average()},
           {"parameters", role.layout().parameter_count()},
           {"frozen_xxh3", hex_of(role.frozen_hash())},
+          {"adapters", adapters_json(role)},
           {"parts", std::move(parts)}};
 }
 
@@ -224,7 +224,7 @@ void load_optimizer(SnapshotReader& reader, RoleOptimizer& optimizer, bool takes
   counts.averaged_updates =
       has_average ? reader.integer(cat(kAverages, role.name(), ".updates")) : 0;
   for (size_t part = 0; part < role.layout().parts.size(); ++part) {
-    const auto saved = reader.integer(cat(prefix, "parts.", part_name(role, part), ".updates"));
+    const auto saved = reader.integer(cat(prefix, "parts.", role.part_name(part), ".updates"));
     // Fresh moments have seen no update.
     counts.parts.push_back(has_moments && takes_moments ? saved : 0);
   }
@@ -503,7 +503,7 @@ RunPosition RunState::load(const std::filesystem::path& checkpoint) {
       }
     }
     for (auto* shadow : begun_anew) {
-      shadow->master().copy_(find_role(run_.roles, shadow->spec().shadow_of)->master());
+      shadow->copy_weights(*find_role(run_.roles, shadow->spec().shadow_of));
     }
   } catch (const nlohmann::json::exception& error) {
     refuse(cat((checkpoint / kRecordFile).string(),

@@ -58,8 +58,8 @@ class RunState {
 // Throws Error(kData). [control]
 std::optional<std::filesystem::path> checkpoint_to_resume(const Manifest& manifest);
 
-// Every method, hook and callback of a run, and its data set, with its place among its like: "prepare.flow_noise",
-// and "prepare.flow_noise-2" for the second of that type.
+// Every method, hook and callback of a run, and its data set, with its place among its like:
+// "prepare.flow_noise", and "prepare.flow_noise-2" for the second of that type.
 std::vector<Stateful> stateful_components(const Run& run);
 
 }  // namespace limbeck

@@ -264,6 +264,7 @@ void Transformer::describe(lb::Batch& facts) {
       .set("layers", options_.num_layers)
       .set("heads", options_.num_attention_heads)
       .set("boundary", 0)
+      .set("adapter.targets", std::vector<std::string>{"to_q", "to_k", "to_v", "to_out.0"})
       .set("export.folder", "transformer")
       .set("export.class", "WanTransformer3DModel")
       .set("export.omit", std::vector<std::string>{"text_len", "image_dim", "added_kv_proj_dim",

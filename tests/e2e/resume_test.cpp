@@ -22,7 +22,18 @@ namespace {
 namespace fs = std::filesystem;
 
 // What a checkpoint must be exact for. A new method is one line.
-constexpr const char* kManifests[] = {"tests/e2e/tiny_sft.toml"};
+struct Case {
+  const char* manifest;
+  std::vector<std::string> settings;
+};
+const Case& sft() {
+  static const Case sft = {"tests/e2e/tiny_sft.toml", {}};
+  return sft;
+}
+std::vector<Case> cases() {
+  return {sft(),
+          {"tests/e2e/tiny_sft.toml", {"models.student.lora={enable=true, rank=2, alpha=4}"}}};
+}
 
 // How often random things are tried; scripts/soak asks for more.
 int rounds() {
@@ -31,14 +42,14 @@ int rounds() {
 }
 
 struct Setup {
-  const char* manifest;
+  Case of;
   int64_t steps;
   std::string folder;
   std::vector<std::string> settings;
 
   std::vector<std::string> arguments(const std::string& resume) const {
     std::vector<std::string> all = {"train",
-                                    manifest,
+                                    of.manifest,
                                     "--override-output-dir",
                                     folder,
                                     "--set",
@@ -47,6 +58,9 @@ struct Setup {
                                     "training.loop.max_train_steps=" + std::to_string(steps),
                                     "--set",
                                     "training.checkpoint.training_state_checkpointing_steps=1"};
+    for (const auto& setting : of.settings) {
+      all.insert(all.end(), {"--set", setting});
+    }
     for (const auto& setting : settings) {
       all.insert(all.end(), {"--set", setting});
     }
@@ -78,14 +92,19 @@ struct Result {
   bool operator==(const Result&) const = default;
 };
 
+// The weights of an export: of a network, or its adapters.
+std::string weights_in(const std::string& folder) {
+  const fs::path whole = folder + "/transformer/diffusion_pytorch_model.safetensors";
+  return read_text(fs::exists(whole) ? whole : fs::path(folder) / "adapter_model.safetensors");
+}
+
 Result result_of(const Setup& setup) {
-  const std::string file = "/transformer/diffusion_pytorch_model.safetensors";
   const auto record =
       nlohmann::json::parse(read_text(setup.checkpoint(setup.steps) + "/limbeck.json"));
   return {read_text(setup.checkpoint(setup.steps) + "/dcp/__0_0.distcp") +
               record.at("data").dump() + record.at("samples").dump(),
-          read_text(setup.folder + "/export/student" + file),
-          read_text(setup.folder + "/export/student-ema" + file),
+          weights_in(setup.folder + "/export/student"),
+          weights_in(setup.folder + "/export/student-ema"),
           metric(setup.folder + "/metrics.jsonl", "loss"),
           metric(setup.folder + "/metrics.jsonl", "grad_norm/student")};
 }
@@ -108,8 +127,8 @@ void copy_run(const Setup& from, int64_t step, const Setup& to) {
 }  // namespace
 
 TEST_CASE("resume: at any step, with identical bits") {
-  for (const char* manifest : kManifests) {
-    CAPTURE(manifest);
+  for (const auto& manifest : cases()) {
+    CAPTURE(manifest.settings.size());
     const TempFolder folder;
     const Setup whole = {manifest, 22, folder / "whole", {}};
     train(whole);
@@ -132,8 +151,8 @@ TEST_CASE("resume: at any step, with identical bits") {
 }
 
 TEST_CASE("resume: five times in a row") {
-  for (const char* manifest : kManifests) {
-    CAPTURE(manifest);
+  for (const auto& manifest : cases()) {
+    CAPTURE(manifest.settings.size());
     const TempFolder folder;
     const Setup whole = {manifest, 12, folder / "whole", {}};
     train(whole);
@@ -154,7 +173,7 @@ TEST_CASE("resume: every signal that asks for an end leaves one complete checkpo
   const TempFolder folder;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     CAPTURE(signal);
-    Setup setup = {kManifests[0], 100000, folder / std::to_string(signal), {}};
+    Setup setup = {sft(), 100000, folder / std::to_string(signal), {}};
     setup.settings = {"training.checkpoint.training_state_checkpointing_steps=50000"};
     const auto outcome = signal_limbeck(setup.arguments(""), "step 3/", signal);
     CHECK(outcome.exit_code == 130);
@@ -169,7 +188,7 @@ TEST_CASE("resume: every signal that asks for an end leaves one complete checkpo
 }
 
 TEST_CASE("resume: other batch layouts go on at the same sample") {
-  const char* manifest = kManifests[0];
+  const auto& manifest = sft();
   const TempFolder folder;
   const Setup whole = {manifest, 8, folder / "whole", {}};
   train(whole);
@@ -189,7 +208,7 @@ TEST_CASE("resume: other batch layouts go on at the same sample") {
 }
 
 TEST_CASE("resume: killed at random moments, it ends with the bits of a run that was not") {
-  const char* manifest = kManifests[0];
+  const auto& manifest = sft();
   const std::vector<std::string> limit = {"training.checkpoint.checkpoints_total_limit=3"};
   const TempFolder folder;
   const Setup whole = {manifest, 60, folder / "whole", limit};
@@ -217,7 +236,7 @@ TEST_CASE("resume: killed at random moments, it ends with the bits of a run that
 }
 
 TEST_CASE("resume: a damaged checkpoint is skipped or refused, never taken") {
-  const char* manifest = kManifests[0];
+  const auto& manifest = sft();
   const TempFolder folder;
   const Setup whole = {manifest, 3, folder / "whole", {}};
   train(whole);
@@ -253,7 +272,7 @@ TEST_CASE("resume: a damaged checkpoint is skipped or refused, never taken") {
 }
 
 TEST_CASE("resume: what cannot be resumed is an error, and nothing is trained") {
-  const char* manifest = kManifests[0];
+  const auto& manifest = sft();
   const TempFolder folder;
   const auto refused = [&](const Setup& setup, const std::string& resume) {
     const auto outcome = run_limbeck(setup.arguments(resume));
@@ -304,7 +323,7 @@ TEST_CASE("resume: what cannot be resumed is an error, and nothing is trained") 
 
 TEST_CASE("resume: the time limit stops a run in time, and it goes on") {
   const TempFolder folder;
-  Setup setup = {kManifests[0], 100000, folder / "run", {"run.max_wall_time=\"1s\""}};
+  Setup setup = {sft(), 100000, folder / "run", {"run.max_wall_time=\"1s\""}};
   setup.settings.push_back("training.checkpoint.checkpoints_total_limit=1");
   const auto outcome = run_limbeck(setup.arguments(""));
   CHECK(outcome.exit_code == 130);

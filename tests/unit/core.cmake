@@ -5,6 +5,7 @@ limbeck_test(
   unit
   TORCH
   SOURCES
+  unit/adapters_test.cpp
   unit/attention_test.cpp
   unit/dispatch_test.cpp
   unit/forward_test.cpp

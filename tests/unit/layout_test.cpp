@@ -17,7 +17,8 @@ namespace {
 RoleLayout declared() {
   RoleLayout layout;
   layout.parts = {{"", LB_ROOT}};
-  layout.units = {{"", 0, {}}, {"blocks.0", 0, {}}};
+  layout.units.resize(2);
+  layout.units[1].name = "blocks.0";
   const auto add = [&](lb_unit unit, const char* name, std::vector<int64_t> shape, uint32_t flags) {
     ParamLayout param;
     param.name = name;

@@ -73,7 +73,8 @@ lb_status* create(lb_state*, const lb_config*, lb_builder* builder, void** out) 
     toy->options = {kWrites, kNests};
     const int64_t matrix[] = {4, 4};
     const int64_t vector[] = {4};
-    const lb_param_spec w1 = {sizeof(lb_param_spec), LB_F32, "w1", matrix, 2, 0, "xavier_uniform"};
+    const lb_param_spec w1 = {sizeof(lb_param_spec), LB_F32,          "w1", matrix, 2,
+                              LB_PARAM_LINEAR,       "xavier_uniform"};
     const lb_param_spec b1 = {sizeof(lb_param_spec), LB_F32,          "b1", vector, 1,
                               LB_PARAM_NO_DECAY,     "normal(0, 0.1)"};
     const lb_param_spec w2 = {

@@ -9,6 +9,7 @@ reports, as a part of the model's size.
 usage: .interop/bin/python bench/export_memory.py [GIGABYTES] [FOLDER]
 """
 
+import ctypes
 import json
 import pathlib
 import re
@@ -23,6 +24,12 @@ PROGRAM = ROOT / "build/release/bin/limbeck"
 LARGEST = 64 << 20  # numbers of the largest tensor: 256 MiB
 
 
+def xxh3(text):
+    library = ctypes.CDLL("libxxhash.so.0")
+    library.XXH3_64bits.restype = ctypes.c_uint64
+    return library.XXH3_64bits(text, ctypes.c_size_t(len(text)))
+
+
 def make_checkpoint(folder, gigabytes):
     """The bytes of the weights."""
     import torch
@@ -35,18 +42,15 @@ def make_checkpoint(folder, gigabytes):
         state[f"roles.student.transformer.blocks.{block}.weight"] = torch.randn(1536, 8960)
         block += 1
     dcp.save(state, checkpoint_id=folder / "dcp", no_dist=True)
-    role = {"type": "wan", "parts": {"transformer": {"class": "WanTransformer3DModel", "config": {}}}}
-    record = {
-        "format": "limbeck.checkpoint",
-        "version": 1,
-        "step": 1,
-        "plugins": [],
-        "files": [],
-        "roles": {"student": role},
-    }
-    (folder / "limbeck.json").write_text(json.dumps(record))
-    (folder / "COMPLETE").write_text("")
-    return 4 * sum(t.numel() for t in state.values())
+    size = sum(t.numel() for t in state.values())
+    role = {"type": "wan", "init_from": "", "averaged": False, "parameters": size}
+    role["parts"] = {"transformer": {"class": "WanTransformer3DModel", "config": {}}}
+    record = {"format": "limbeck.checkpoint", "version": 1, "step": 1, "saved": "", "limbeck": ""}
+    record |= {"plugins": [], "files": [], "roles": {"student": role}}
+    text = json.dumps(record).encode()
+    (folder / "limbeck.json").write_bytes(text)
+    (folder / "COMPLETE").write_text(f"limbeck.json xxh3 {xxh3(text):016x}\n")
+    return 4 * size
 
 
 def export(checkpoint, out, options):

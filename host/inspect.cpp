@@ -94,7 +94,7 @@ void inspect_folder(const fs::path& path, const InspectOptions& options) {
     return inspect_data(path, format, options);
   }
   throw Error(Fault::kData,
-              cat(path.string(), ": nothing in this folder is known: no ", kCheckpointRecord,
+              cat(path.string(), ": nothing in this folder is known: no ", kRecordFile,
                   ", no *.safetensors, no *.parquet"),
               "name a file");
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <charconv>
 #include <iostream>
 #include <map>
 #include <set>
@@ -23,25 +24,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void print_files(const std::vector<SavedFile>& files) {
+void print_files(const std::vector<CheckpointFile>& files) {
   for (const auto& file : files) {
-    std::cout << "  file: " << file.path << ", " << bytes_text(file.bytes) << ", xxh3 " << file.xxh3
-              << '\n';
+    std::cout << "  file: " << file.path << ", " << bytes_text(file.digest.bytes) << ", xxh3 "
+              << digest_text(file.digest.xxh3) << '\n';
   }
 }
 
 // Every fault at once.
-void verify_files(const fs::path& folder, const std::vector<SavedFile>& files) {
+void verify_files(const fs::path& folder, const std::vector<CheckpointFile>& files) {
   std::vector<std::string> faults;
   for (const auto& file : files) {
     try {
       const auto found = digest_of_file(folder / file.path);
-      if (found.bytes != file.bytes) {
+      if (found.bytes != file.digest.bytes) {
         faults.push_back(
-            cat(file.path, ": has ", found.bytes, " bytes, ", file.bytes, " were written"));
-      } else if (digest_text(found.xxh3) != file.xxh3) {
+            cat(file.path, ": has ", found.bytes, " bytes, ", file.digest.bytes, " were written"));
+      } else if (found.xxh3 != file.digest.xxh3) {
         faults.push_back(cat(file.path, ": has the digest ", digest_text(found.xxh3), ", ",
-                             file.xxh3, " was written"));
+                             digest_text(file.digest.xxh3), " was written"));
       }
     } catch (const Error& error) {
       faults.push_back(error.message());
@@ -179,8 +180,8 @@ std::string value_text(const DcpValue& value) {
 
 void inspect_checkpoint(const fs::path& folder, const InspectOptions& options) {
   const auto run = read_saved_run(folder);
-  std::cout << folder.string() << ": a checkpoint\n  step: " << run.step
-            << "\n  saved: " << run.saved << " by limbeck " << run.version << '\n';
+  std::cout << folder.string() << ": a checkpoint\n  step: " << run.record.step
+            << "\n  saved: " << run.record.saved << " by limbeck " << run.version << '\n';
   for (const auto& plugin : run.plugins) {
     std::cout << "  plugin " << plugin.name << ": " << plugin.id << ' ' << plugin.version
               << (plugin.sha256.empty() ? "" : ", sha256 ") << plugin.sha256 << '\n';
@@ -194,9 +195,9 @@ void inspect_checkpoint(const fs::path& folder, const InspectOptions& options) {
               << (role.is_averaged ? ", averaged" : "") << (role.init_from.empty() ? "" : ", from ")
               << role.init_from << '\n';
   }
-  print_files(run.files);
+  print_files(run.record.files);
   if (options.verifies) {
-    verify_files(run.folder, run.files);
+    verify_files(run.folder, run.record.files);
   }
   print_state(run.folder / "dcp", options);
 }
@@ -209,11 +210,14 @@ void inspect_dcp(const fs::path& folder, const InspectOptions& options) {
 void inspect_export_record(const fs::path& folder, const InspectOptions& options) {
   const auto path = folder / kExportRecord;
   const auto record = parse_strict(read_file(path), path, "the record");
-  std::vector<SavedFile> files;
+  std::vector<CheckpointFile> files;
   try {
     for (const auto& file : record.at("files")) {
-      files.push_back({file.at("path").get<std::string>(), file.at("bytes").get<uint64_t>(),
-                       file.at("xxh3").get<std::string>()});
+      const auto digits = file.at("xxh3").get<std::string>();
+      uint64_t xxh3 = 0;
+      std::from_chars(digits.data(), digits.data() + digits.size(), xxh3, 16);
+      files.push_back(
+          {file.at("path").get<std::string>(), {file.at("bytes").get<uint64_t>(), xxh3}});
     }
     std::cout << folder.string() << ": an export\n  role: " << record.at("role").get<std::string>()
               << ", weights: " << record.at("weights").get<std::string>()

@@ -34,9 +34,6 @@ constexpr const char* kOverview =
     "  plugin info NAME...          a plugin's components with all their options\n"
     "  plugin check PATH...         whether plugins keep the rules\n"
     "  plugin new NAME --kind KIND  a folder to begin a plugin with\n"
-    "  plugin info NAME...          a plugin's components with all their options\n"
-    "  plugin check PATH...         whether plugins keep the rules\n"
-    "  plugin new NAME --kind KIND  a folder to begin a plugin with\n"
     "\n"
     "  --help, --version; `limbeck COMMAND --help` tells the options of a command\n";
 

@@ -12,8 +12,9 @@
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
 #include "core/base/text.hpp"
+#include "core/checkpoint/folders.hpp"
 #include "core/plugin/host_table.hpp"
-#include "core/transfer/new_folder.hpp"
+#include "core/transfer/output_folder.hpp"
 #include "core/transfer/numbers.hpp"
 #include "core/transfer/saved_run.hpp"
 #include "core/weights/strict_json.hpp"
@@ -95,14 +96,21 @@ class ExportBase {
   fs::path config_;
 };
 
+// What begins with `prefix`. An average has weights alone: a tensor that `average` does not have is
+// state that is no weight, and taken as it is.
 std::vector<TensorCopy> tensors_of(const TensorFiles& source,
                                    const std::string& prefix,
+                                   const std::string& average,
                                    const WeightType* type,
                                    const ExportBase& base) {
   std::vector<TensorCopy> copies;
   for (auto at = source.tensors().lower_bound(prefix);
        at != source.tensors().end() && at->first.starts_with(prefix); ++at) {
     TensorCopy copy{at->first.substr(prefix.size()), at->first, at->second.type};
+    if (!average.empty() && source.tensors().count(average + copy.name) > 0) {
+      copy.source = average + copy.name;
+      copy.type = source.shape(copy.source).type;
+    }
     if (is_floating(*copy.type)) {
       const auto* wanted = type != nullptr ? type : base.type_for(copy.name);
       copy.type = wanted != nullptr ? wanted : copy.type;
@@ -134,7 +142,7 @@ ordered_json record_of(const ExportRequest& request,
   record["version"] = 1;
   record["limbeck"] = version();
   record["checkpoint"] = fs::absolute(run.folder, ignored).lexically_normal().string();
-  record["step"] = run.step;
+  record["step"] = run.record.step;
   record["role"] = request.role;
   record["weights"] = request.is_averaged ? "ema" : "live";
   record["dtype"] = request.type != nullptr ? request.type->name
@@ -143,7 +151,7 @@ ordered_json record_of(const ExportRequest& request,
   if (!report.base.empty()) {
     record["base"] = fs::absolute(report.base, ignored).lexically_normal().string();
   }
-  record["saved_by"] = {{"limbeck", run.version}, {"saved", run.saved}};
+  record["saved_by"] = {{"limbeck", run.version}, {"saved", run.record.saved}};
   record["plugins"] = ordered_json::array();
   for (const auto& plugin : run.plugins) {
     record["plugins"].push_back({{"name", plugin.name},
@@ -152,9 +160,10 @@ ordered_json record_of(const ExportRequest& request,
                                  {"sha256", plugin.sha256}});
   }
   record["source_files"] = ordered_json::array();
-  for (const auto& file : run.files) {
-    record["source_files"].push_back(
-        {{"path", file.path}, {"bytes", file.bytes}, {"xxh3", file.xxh3}});
+  for (const auto& file : run.record.files) {
+    record["source_files"].push_back({{"path", file.path},
+                                      {"bytes", file.digest.bytes},
+                                      {"xxh3", digest_text(file.digest.xxh3)}});
   }
   record["files"] = ordered_json::array();
   for (const auto& file : report.files) {
@@ -170,9 +179,10 @@ class Export {
       : request_(request),
         run_(read_saved_run(request.checkpoint)),
         role_(find_saved_role(run_, request)),
-        source_(open_dcp_tensors(run_.folder / "dcp")) {
+        source_(open_dcp_tensors(run_.folder / kDcpFolder)) {
     report_.checkpoint = run_.folder;
-    report_.step = run_.step;
+    report_.step = run_.record.step;
+    check_is_whole();
     find_base();
   }
 
@@ -181,7 +191,7 @@ class Export {
     if (!report_.base.empty()) {
       sources.push_back(report_.base);
     }
-    NewFolder folder(request_.output, {request_.overwrites, kExportRecord, sources});
+    OutputFolder folder(request_.output, {request_.overwrites, kExportRecord, sources});
     if (is_pipeline(report_.base)) {
       std::vector<std::string> parts;
       for (const auto& [name, part] : role_.parts) {
@@ -198,6 +208,25 @@ class Export {
   }
 
  private:
+  // Weights that never change are not in a checkpoint.
+  void check_is_whole() const {
+    const auto prefix = cat("roles.", request_.role, ".");
+    int64_t numbers = 0;
+    for (auto at = source_->tensors().lower_bound(prefix);
+         at != source_->tensors().end() && at->first.starts_with(prefix); ++at) {
+      numbers += static_cast<int64_t>(at->second.numel());
+    }
+    if (numbers == 0 || numbers < role_.parameters) {
+      throw Error(Fault::kData,
+                  cat(run_.folder.string(), ": has ", numbers, " of the ", role_.parameters,
+                      " numbers of role '", request_.role,
+                      "'; weights that the run did not change are not saved"),
+                  numbers == 0 && !role_.init_from.empty()
+                      ? cat("they are where it was loaded from, ", role_.init_from)
+                      : "take what the run itself exported at its end");
+    }
+  }
+
   void find_base() {
     std::error_code ignored;
     report_.base = request_.base;
@@ -230,15 +259,10 @@ class Export {
 
   void write_part(const fs::path& root, const std::string& name, const SavedPart& part) {
     const ExportBase base(report_.base.empty() ? fs::path() : place(report_.base, name));
-    const auto prefix =
-        cat(request_.is_averaged ? "ema." : "roles.", request_.role, ".", name, ".");
-    const auto copies = tensors_of(*source_, prefix, request_.type, base);
-    if (copies.empty()) {
-      throw Error(Fault::kData,
-                  cat(source_->path().string(), ": has no tensor '", prefix, "...', but ",
-                      (run_.folder / kCheckpointRecord).string(), " names this part"),
-                  "the role was not trained, so its weights are where it was loaded from");
-    }
+    const auto ending = cat(request_.role, ".", name, ".");
+    const auto copies =
+        tensors_of(*source_, "roles." + ending, request_.is_averaged ? "ema." + ending : "",
+                   request_.type, base);
     const auto folder = place(root, name);
     std::error_code error;
     fs::create_directories(folder, error);

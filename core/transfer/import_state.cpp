@@ -13,7 +13,7 @@
 #include "core/base/text.hpp"
 #include "core/dcp/index.hpp"
 #include "core/plugin/host_table.hpp"
-#include "core/transfer/new_folder.hpp"
+#include "core/transfer/output_folder.hpp"
 #include "core/transfer/numbers.hpp"
 #include "core/transfer/pipeline.hpp"
 
@@ -53,7 +53,7 @@ class Import {
     if (!request_.base.empty()) {
       sources.push_back(request_.base);
     }
-    NewFolder folder(request_.output, {request_.overwrites, kImportRecord, sources});
+    OutputFolder folder(request_.output, {request_.overwrites, kImportRecord, sources});
     for (const auto& [prefix, part] : parts) {
       write_part(folder.path(), prefix, part);
     }

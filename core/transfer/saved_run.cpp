@@ -1,155 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transfer/saved_run.hpp"
 
-#include <charconv>
 #include <system_error>
 
 #include "core/base/error.hpp"
-#include "core/base/files.hpp"
+#include "core/base/log.hpp"
 #include "core/base/text.hpp"
-#include "core/weights/strict_json.hpp"
+#include "core/checkpoint/folders.hpp"
 
 namespace limbeck {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
-
-constexpr const char* kComplete = "COMPLETE";
-constexpr const char* kCheckpointPrefix = "checkpoint-";
-
-bool is_in_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
-// The step of "checkpoint-12"; -1: another name.
-int64_t step_of(const std::string& name) {
-  int64_t step = -1;
-  if (name.starts_with(kCheckpointPrefix)) {
-    const char* end = name.data() + name.size();
-    const auto read =
-        std::from_chars(name.data() + std::string_view(kCheckpointPrefix).size(), end, step);
-    step = read.ec == std::errc() && read.ptr == end ? step : -1;
-  }
-  return step;
-}
+using nlohmann::ordered_json;
 
 fs::path newest_in(const fs::path& folder) {
-  fs::path newest;
-  int64_t step = -1;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const auto own = step_of(it->path().filename().string());
-    if (own > step && is_in_folder(it->path() / kComplete) && is_checkpoint(it->path())) {
-      step = own;
-      newest = it->path();
+  for (const auto& checkpoint : list_checkpoints(folder)) {
+    try {
+      open_checkpoint(checkpoint.path);
+      return checkpoint.path;
+    } catch (const Error& error) {
+      log::warn("checkpoint", "skipped " + error.message());
     }
   }
-  return newest;
+  throw Error(
+      Fault::kData,
+      cat(folder.string(), ": is no checkpoint, and has no complete checkpoint in it"),
+      cat("a checkpoint of limbeck is a folder checkpoint-<step> with ", kRecordFile, " in it"));
 }
 
-class RecordReader {
- public:
-  explicit RecordReader(const fs::path& path) : path_(path) {}
-
-  const json& member(const json& object, const char* key) const {
-    if (!object.is_object() || !object.contains(key)) {
-      refuse(cat("has no '", key, "' where one belongs"));
-    }
-    return object[key];
-  }
-
-  std::string text(const json& object, const char* key) const {
-    const auto& value = member(object, key);
-    if (!value.is_string()) {
-      refuse(cat("'", key, "' is ", value.type_name(), ", expected a string"));
-    }
-    return value.get<std::string>();
-  }
-
-  std::string text_or_none(const json& object, const char* key) const {
-    return object.is_object() && object.contains(key) && object[key].is_string()
-               ? object[key].get<std::string>()
-               : "";
-  }
-
-  int64_t integer(const json& object, const char* key) const {
-    const auto& value = member(object, key);
-    if (!value.is_number_integer()) {
-      refuse(cat("'", key, "' is ", value.type_name(), ", expected an integer"));
-    }
-    return value.get<int64_t>();
-  }
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(Fault::kData, cat(path_.string(), ": ", what),
-                "the file is damaged, or of another version of limbeck");
-  }
-
- private:
-  const fs::path& path_;
-};
-
-SavedRole read_saved_role(const RecordReader& reader, const json& object) {
+SavedRole read_saved_role(const ordered_json& object) {
   SavedRole role;
-  role.type = reader.text(object, "type");
-  role.init_from = reader.text_or_none(object, "init_from");
-  role.is_averaged = object.value("averaged", false);
-  for (const auto& [name, part] : reader.member(object, "parts").items()) {
-    SavedPart saved;
-    saved.class_name = reader.text(part, "class");
-    saved.config = reader.member(part, "config").dump();
-    role.parts.emplace(name, std::move(saved));
+  role.type = object.at("type").get<std::string>();
+  role.init_from = object.at("init_from").get<std::string>();
+  role.is_averaged = object.at("averaged").get<bool>();
+  role.parameters = object.at("parameters").get<int64_t>();
+  for (const auto& [name, part] : object.at("parts").items()) {
+    role.parts.emplace(name,
+                       SavedPart{part.at("class").get<std::string>(), part.at("config").dump()});
   }
   return role;
 }
 
+void read_facts(const ordered_json& facts, SavedRun& run) {
+  run.version = facts.at("limbeck").get<std::string>();
+  for (const auto& plugin : facts.at("plugins")) {
+    run.plugins.push_back({plugin.at("name").get<std::string>(), plugin.at("id").get<std::string>(),
+                           plugin.at("version").get<std::string>(),
+                           plugin.at("sha256").get<std::string>()});
+  }
+  for (const auto& [name, role] : facts.at("roles").items()) {
+    run.roles.emplace(name, read_saved_role(role));
+  }
+}
+
 }  // namespace
 
-bool is_checkpoint(const fs::path& folder) { return is_in_folder(folder / kCheckpointRecord); }
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / kRecordFile, ignored);
+}
 
 SavedRun read_saved_run(const fs::path& path) {
-  if (!is_in_folder(path)) {
-    throw Error(Fault::kData, cat(path.string(), " does not exist"));
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
+    throw Error(Fault::kData, cat(path.string(), ": there is no such folder"));
   }
   SavedRun run;
   run.folder = is_checkpoint(path) ? path : newest_in(path);
-  if (run.folder.empty()) {
-    throw Error(Fault::kData,
-                cat(path.string(), ": is no checkpoint, and has no complete checkpoint in it"),
-                cat("a checkpoint of limbeck is a folder checkpoint-<step> with ",
-                    kCheckpointRecord, " in it"));
-  }
-  if (!is_in_folder(run.folder / kComplete)) {
-    throw Error(Fault::kData,
-                cat(run.folder.string(), ": was not written completely: it has no ", kComplete));
-  }
-  const auto file = run.folder / kCheckpointRecord;
-  const RecordReader reader(file);
-  const json root = parse_strict(read_file(file), file, "the record");
-  if (reader.text(root, "format") != "limbeck.checkpoint") {
-    reader.refuse("is not the record of a checkpoint");
-  }
-  if (const auto version = reader.integer(root, "version"); version != 1) {
-    reader.refuse(cat("has version ", version, ", this limbeck reads version 1"));
-  }
-  run.step = reader.integer(root, "step");
-  run.saved = reader.text_or_none(root, "saved");
-  if (root.contains("limbeck")) {
-    run.version = reader.text_or_none(root["limbeck"], "version");
-  }
-  for (const auto& plugin : reader.member(root, "plugins")) {
-    run.plugins.push_back({reader.text(plugin, "name"), reader.text(plugin, "id"),
-                           reader.text(plugin, "version"), reader.text_or_none(plugin, "sha256")});
-  }
-  for (const auto& [name, role] : reader.member(root, "roles").items()) {
-    run.roles.emplace(name, read_saved_role(reader, role));
-  }
-  for (const auto& entry : reader.member(root, "files")) {
-    run.files.push_back({reader.text(entry, "path"),
-                         static_cast<uint64_t>(reader.integer(entry, "bytes")),
-                         reader.text(entry, "xxh3")});
+  run.record = open_checkpoint(run.folder);
+  try {
+    read_facts(run.record.facts, run);
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(Fault::kData, cat((run.folder / kRecordFile).string(), ": ", error.what()),
+                "it was written by another version of limbeck");
   }
   return run;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What limbeck.json in a checkpoint of limbeck says.
+// A checkpoint of limbeck as an export or a person sees it.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "core/base/export.hpp"
+#include "core/checkpoint/record.hpp"
 
 namespace limbeck {
-
-inline constexpr const char* kCheckpointRecord = "limbeck.json";
 
 struct SavedPlugin {
   std::string name;
@@ -31,29 +30,23 @@ struct SavedRole {
   std::string type;
   std::string init_from;  // empty: none
   bool is_averaged = false;
+  int64_t parameters = 0;  // numbers in all its weights, also those that are not saved
   std::map<std::string, SavedPart> parts;
-};
-
-struct SavedFile {
-  std::string path;  // within the checkpoint
-  uint64_t bytes = 0;
-  std::string xxh3;  // 16 digits
 };
 
 struct SavedRun {
   std::filesystem::path folder;
-  int64_t step = 0;
-  std::string saved;    // when, UTC
+  CheckpointRecord record;
   std::string version;  // of limbeck
   std::vector<SavedPlugin> plugins;
   std::map<std::string, SavedRole> roles;
-  std::vector<SavedFile> files;
 };
 
-// Whether `folder` is a checkpoint of limbeck.
+// Whether `folder` looks like a checkpoint of limbeck.
 LIMBECK_API bool is_checkpoint(const std::filesystem::path& folder);
-// `path`: a checkpoint, or an output folder, of which the newest complete checkpoint is taken.
-// Throws Error(kData) for a folder that is neither and for a damaged one.
+// `path`: a checkpoint, or an output folder, of which the newest complete checkpoint is taken;
+// newer ones that are not are warnings. Throws Error(kData) for a folder that is neither, and what
+// open_checkpoint() throws.
 LIMBECK_API SavedRun read_saved_run(const std::filesystem::path& path);
 
 }  // namespace limbeck

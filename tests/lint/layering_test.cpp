@@ -16,7 +16,7 @@ using limbeck::lint::included;
 const std::map<std::string, int>& levels() {
   static const std::map<std::string, int> all = {
       {"base", 0},   {"weights", 1},  {"dcp", 1},      {"manifest", 1}, {"dist", 1},
-      {"plugin", 2}, {"transfer", 3}, {"tensor", 3},   {"data", 4},     {"checkpoint", 4},
+      {"plugin", 2}, {"transfer", 5}, {"tensor", 3},   {"data", 4},     {"checkpoint", 4},
       {"track", 4},  {"role", 5},     {"ops", 4},      {"cuda", 5},     {"exec", 6},
       {"optim", 6},  {"step", 7},     {"callback", 7}, {"train", 8},
   };

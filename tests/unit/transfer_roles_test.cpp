@@ -94,13 +94,16 @@ TEST_CASE("without a base the component is written alone, as saved, under its pl
   CHECK(entries_in(folder.path()) == 2);
 }
 
-TEST_CASE("the averaged weights are other ones") {
+TEST_CASE("the averaged weights are other ones; state that is no weight has no average") {
   const DcpFolder folder;
-  testing::write_checkpoint(folder / "checkpoint-12", kWeights);
+  testing::write_checkpoint(folder / "checkpoint-12", kWeights, "", {{"seen", ramp({2}, 3)}});
   auto request = request_of(folder);
   request.is_averaged = true;
   export_role(request);
-  CHECK(first_number(*open_tensor_files(folder / "out"), "head") == 8.5F);
+  const auto files = open_tensor_files(folder / "out");
+  CHECK(first_number(*files, "head") == 8.5F);
+  CHECK(first_number(*files, "seen") == 3.0F);
+  CHECK(files->tensors().size() == 3);
 }
 
 TEST_CASE("the pipeline that a role was loaded from is its base: all of it, types and names too") {
@@ -184,6 +187,24 @@ TEST_CASE("of an output folder the newest complete checkpoint is taken") {
   CHECK(has(message_of([&] { read_saved_run(folder / "checkpoint-100"); }), "COMPLETE"));
   CHECK(has(message_of([&] { read_saved_run(folder / "checkpoint-12" / "dcp"); }),
             "is no checkpoint"));
+  write_file(folder / "checkpoint-12" / "COMPLETE", "");
+  CHECK(read_saved_run(folder.path()).folder == folder / "checkpoint-9");
+}
+
+TEST_CASE("weights that are not all in the checkpoint are not exported") {
+  const DcpFolder folder;
+  testing::write_checkpoint(folder / "checkpoint-12", kWeights);
+  auto text = read_file(folder / "checkpoint-12" / "limbeck.json");
+  const std::string count = "\"parameters\": 10";
+  const auto at = text.find(count);
+  REQUIRE(at != std::string::npos);
+  text.replace(at, count.size(), "\"parameters\": 11");
+  write_file(folder / "checkpoint-12" / "limbeck.json", text);
+  CHECK(has(message_of([&] { export_role(request_of(folder)); }),
+            "limbeck.json is not the one that COMPLETE belongs to"));
+  write_file(folder / "checkpoint-12" / "COMPLETE", completion_of(text));
+  CHECK(has(message_of([&] { export_role(request_of(folder)); }),
+            "has 10 of the 11 numbers of role 'pupil'"));
 }
 
 TEST_CASE("an export of a damaged checkpoint leaves nothing behind") {

@@ -18,7 +18,7 @@
 
 #include "core/transfer/compare.hpp"
 #include "core/transfer/component.hpp"
-#include "core/transfer/new_folder.hpp"
+#include "core/transfer/output_folder.hpp"
 #include "core/transfer/pipeline.hpp"
 #include "core/weights/weight_files.hpp"
 
@@ -250,11 +250,11 @@ TEST_CASE("a new folder appears at once, or leaves nothing") {
   const DcpFolder folder;
   const auto place = folder / "deep" / "out";
   {
-    const NewFolder given_up(place, {});
+    const OutputFolder given_up(place, {});
     write_file(given_up.path() / "x", "x");
   }
   CHECK(fs::is_empty(folder / "deep"));
-  NewFolder kept(place, {});
+  OutputFolder kept(place, {});
   write_file(kept.path() / "x", "x");
   CHECK_FALSE(fs::exists(place));
   kept.publish();
@@ -265,22 +265,22 @@ TEST_CASE("a new folder appears at once, or leaves nothing") {
 TEST_CASE("what is there is replaced only if asked for and written by this program") {
   const DcpFolder folder;
   write_file(folder / "out" / "x", "old");
-  CHECK(has(message_of([&] { NewFolder(folder / "out", {}); }), "out: exists already"));
+  CHECK(has(message_of([&] { OutputFolder(folder / "out", {}); }), "out: exists already"));
   CHECK(has(message_of([&] {
-              NewFolder(folder / "out", {true, "record.json", {}});
+              OutputFolder(folder / "out", {true, "record.json", {}});
             }),
             "is not replaced: it has no record.json"));
   write_file(folder / "out" / "record.json", "{}");
-  { const NewFolder given_up(folder / "out", {true, "record.json", {}}); }
+  { const OutputFolder given_up(folder / "out", {true, "record.json", {}}); }
   CHECK(read_file(folder / "out" / "x") == "old");
-  NewFolder replacement(folder / "out", {true, "record.json", {}});
+  OutputFolder replacement(folder / "out", {true, "record.json", {}});
   write_file(replacement.path() / "y", "new");
   replacement.publish();
   CHECK_FALSE(fs::exists(folder / "out" / "x"));
   CHECK(read_file(folder / "out" / "y") == "new");
   CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
   fs::create_directory(folder / "empty");
-  NewFolder(folder / "empty", {}).publish();
+  OutputFolder(folder / "empty", {}).publish();
 }
 
 TEST_CASE("what is read is never what is written") {
@@ -289,15 +289,15 @@ TEST_CASE("what is read is never what is written") {
   fs::create_directories(folder / "out" / "base");
   fs::create_symlink("out/base", folder / "link");
   CHECK(has(message_of([&] {
-              NewFolder(folder / "out", {true, "record.json", {folder / "link"}});
+              OutputFolder(folder / "out", {true, "record.json", {folder / "link"}});
             }),
             "which is read, is inside it"));
   CHECK(has(message_of([&] {
-              NewFolder(folder / "out", {true, "record.json", {folder / "out"}});
+              OutputFolder(folder / "out", {true, "record.json", {folder / "out"}});
             }),
             "which is read, is inside it"));
   CHECK(has(message_of([&] {
-              NewFolder(folder / "link" / "new", {false, "", {folder / "out"}});
+              OutputFolder(folder / "link" / "new", {false, "", {folder / "out"}});
             }),
             ", which is read"));
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/transfer/new_folder.hpp"
+#include "core/transfer/output_folder.hpp"
 
 #include <algorithm>
 #include <system_error>
 #include <utility>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "core/base/error.hpp"
+#include "core/base/files.hpp"
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
 
@@ -28,7 +28,7 @@ bool is_within(const fs::path& inner, const fs::path& outer) {
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
-void check_place(const fs::path& place, const NewFolderRules& rules) {
+void check_place(const fs::path& place, const OutputFolderRules& rules) {
   std::error_code ignored;
   for (const auto& source : rules.sources) {
     const auto real = fs::weakly_canonical(source, ignored);
@@ -60,17 +60,9 @@ void check_place(const fs::path& place, const NewFolderRules& rules) {
   }
 }
 
-void flush_new_folder(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor >= 0) {
-    ::fsync(descriptor);
-    ::close(descriptor);
-  }
-}
-
 }  // namespace
 
-NewFolder::NewFolder(const fs::path& path, NewFolderRules rules) {
+OutputFolder::OutputFolder(const fs::path& path, OutputFolderRules rules) {
   std::error_code error;
   // "a/" has no file name; links on the way are followed, so that the temporary folder is beside.
   place_ = fs::weakly_canonical(fs::absolute(path / ""), error);
@@ -95,16 +87,16 @@ NewFolder::NewFolder(const fs::path& path, NewFolderRules rules) {
   }
 }
 
-NewFolder::~NewFolder() {
+OutputFolder::~OutputFolder() {
   if (!temporary_.empty()) {
     std::error_code ignored;
     fs::remove_all(temporary_, ignored);
   }
 }
 
-void NewFolder::publish() {
+void OutputFolder::publish() {
   std::error_code error;
-  flush_new_folder(temporary_);
+  flush_folder(temporary_);
   auto aside = temporary_;
   aside += ".old";
   const bool replaces = fs::exists(place_, error);
@@ -123,7 +115,7 @@ void NewFolder::publish() {
     refuse_place(place_, cat("cannot rename the new folder: ", error.message()));
   }
   temporary_.clear();
-  flush_new_folder(place_.parent_path());
+  flush_folder(place_.parent_path());
   if (replaces) {
     fs::remove_all(aside, error);
     if (error) {

@@ -10,7 +10,7 @@
 
 namespace limbeck {
 
-struct NewFolderRules {
+struct OutputFolderRules {
   // What is at the path now is replaced, if it holds the file `record`: only folders that this
   // program wrote are ever removed.
   bool overwrites = false;
@@ -20,14 +20,14 @@ struct NewFolderRules {
 };
 
 // Made beside its place under a temporary name, and removed again unless publish() was called.
-class LIMBECK_API NewFolder {
+class LIMBECK_API OutputFolder {
  public:
   // Throws Error(kData) if there is something at `path` that the rules do not let go (an empty
   // folder may be replaced always), or the folder cannot be made.
-  NewFolder(const std::filesystem::path& path, NewFolderRules rules);
-  ~NewFolder();
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
+  OutputFolder(const std::filesystem::path& path, OutputFolderRules rules);
+  ~OutputFolder();
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
 
   // Where to write.
   const std::filesystem::path& path() const { return temporary_; }

@@ -364,7 +364,9 @@ void Role::settle_grad() {
 
 void Role::clear_grad() {
   const at::NoGradGuard no_grad;
-  at::_foreach_zero_(accumulated_);
+  if (!accumulated_.empty()) {
+    at::_foreach_zero_(accumulated_);
+  }
   for (auto& slot : slot_store_) {
     slot.is_fresh = slot.is_exclusive;
   }

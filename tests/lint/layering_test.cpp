@@ -15,10 +15,10 @@ using limbeck::lint::included;
 
 const std::map<std::string, int>& levels() {
   static const std::map<std::string, int> all = {
-      {"base", 0},   {"weights", 1},  {"dcp", 1},      {"manifest", 1}, {"dist", 1},
-      {"plugin", 2}, {"transfer", 5}, {"tensor", 3},   {"data", 4},     {"checkpoint", 4},
-      {"track", 4},  {"role", 5},     {"ops", 4},      {"cuda", 5},     {"exec", 6},
-      {"optim", 6},  {"step", 7},     {"callback", 7}, {"train", 8},
+      {"base", 0},   {"weights", 1},  {"dcp", 1},      {"dist", 1},  {"manifest", 2},
+      {"plugin", 3}, {"tensor", 4},   {"data", 5},     {"track", 5}, {"checkpoint", 5},
+      {"ops", 5},    {"transfer", 6}, {"role", 6},     {"cuda", 6},  {"exec", 7},
+      {"optim", 7},  {"step", 8},     {"callback", 8}, {"train", 9},
   };
   return all;
 }

@@ -192,6 +192,24 @@ TEST_CASE("adapters: nothing else has a gradient, moves, or is averaged") {
   CHECK_THROWS_WITH(run_adapted(*plain, LB_RUN_BASE), doctest::Contains("has no adapters"));
 }
 
+TEST_CASE("adapters: all gradients may go past autograd") {
+  auto spec = adapted_spec(Precision::kFloat32);
+  spec.adapters[0].config.targets = {"w2"};
+  const auto role = adapted_role(spec);
+  fill(*role);
+  RoleOptimizer optimizer(*role, 2);
+  const auto before = role->master().clone();
+  for (int64_t step = 1; step <= 2; ++step) {
+    torch::autograd::backward({run_adapted(*role).square().sum()}, {}, std::nullopt, false,
+                              role->leaves());
+    CHECK(optimizer.grad_norm() > 0);
+    optimizer.update(step, 1.0);
+    optimizer.clear_grad();
+    CHECK(role->leaves()[0].grad().numel() == 8);
+  }
+  CHECK_FALSE(at::allclose(role->master(), before));
+}
+
 TEST_CASE("adapters: a folder brings them back with their bits, also for a frozen role") {
   const Folder folder;
   auto spec = adapted_spec(Precision::kFloat32, 8);

@@ -60,10 +60,14 @@ const std::vector<Documented> kKeys = {
     {"models.student.transformer_2", "\"a\"", kUnavailable},
     {"models.student.attention_backend", "\"a\"", kUnavailable},
     {"models.student.cpu_offload", "\"none\"", kUnavailable},
-    {"models.student.lora.enable", "true", kUnavailable},
-    {"models.student.lora.rank", "8", kUnavailable},
-    {"models.student.lora.alpha", "8", kUnavailable},
-    {"models.student.lora.target_modules", "[\"to_q\"]", kUnavailable},
+    {"models.student.adapters", "[\"adapter\"]", kBuilt},
+    {"models.student.lora.enable", "true", kBuilt},
+    {"models.student.lora.rank", "8", kBuilt},
+    {"models.student.lora.alpha", "8", kBuilt},
+    {"models.student.lora.target_modules", "[\"to_q\"]", kBuilt},
+    {"models.student.lora.use_rslora", "true", kBuilt},
+    {"models.student.lora.init", "\"gaussian\"", kBuilt},
+    {"models.student.lora.dropout", "0.1", kUnavailable},
     {"models.student.optimizer.learning_rate", "1e-4", kBuilt},
     {"models.student.optimizer.betas", "[0, 0.9]", kBuilt},
     {"models.student.ema.decay", "0.9", kBuilt},
@@ -194,6 +198,7 @@ const std::string kFull = R"(plugins = ["good_study", "good_solo"]
 [models.student]
 type = "toy"
 config.width = 16
+lora = { enable = true, rank = 2 }
 [models.teacher]
 type = "toy"
 config.width = 16
@@ -231,6 +236,10 @@ TEST_CASE("documented keys: each is built, or an error that says it is not avail
   ManifestFolder folder;
   std::filesystem::create_directories(folder.path() / "weights");
   limbeck::write_file(folder.path() / "draws.safetensors", "");
+  limbeck::write_file(
+      folder.path() / "adapter/adapter_config.json",
+      R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["to_q"]})");
+  limbeck::write_file(folder.path() / "adapter/adapter_model.safetensors", "");
   REQUIRE(folder.fault(kFull) == "");
   for (const auto& documented : kKeys) {
     CAPTURE(documented.key);

@@ -239,8 +239,7 @@ void Body::run(const UnitPlace& place,
                at::TensorList given,
                std::span<lb_tensor*> out,
                bool is_again) const {
-  const auto merged =
-      place.uses_adapters ? merged_params(place, given) : std::vector<at::Tensor>();
+  const auto merged = place.uses_adapters ? merged_params(place, given) : std::vector<at::Tensor>();
   const auto params = merged.empty() ? given : at::TensorList(merged);
   Handles shown;
   for (size_t i = 0; i < place.layout->declared; ++i) {

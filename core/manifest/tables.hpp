@@ -27,7 +27,7 @@ std::vector<lb_option> data_options();      // [training.data]
 std::vector<lb_option> training_options();
 std::vector<lb_option> optimizer_options();  // [training.optimizer], [models.<role>.optimizer]
 std::vector<lb_option> ema_options();
-std::vector<lb_option> lora_options();        // [models.<role>.ema]
+std::vector<lb_option> lora_options();  // [models.<role>.lora]
 std::vector<lb_option> loop_options();
 std::vector<lb_option> performance_options();
 std::vector<lb_option> distributed_options();

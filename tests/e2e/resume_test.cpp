@@ -26,13 +26,29 @@ struct Case {
   const char* manifest;
   std::vector<std::string> settings;
 };
+// A network that was trained a little: adapters of a fresh one, whose last layer is zero, would
+// never get a gradient.
+const std::string& trained() {
+  static const TempFolder folder;
+  static const std::string path = [] {
+    const auto outcome =
+        run_limbeck({"train", "tests/e2e/tiny_sft.toml", "--override-output-dir", folder / "out",
+                     "--set", "training.data.data_path=\"" + clips().string() + "\""});
+    REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.output);
+    return folder / "out/export/student";
+  }();
+  return path;
+}
+
 const Case& sft() {
   static const Case sft = {"tests/e2e/tiny_sft.toml", {}};
   return sft;
 }
 std::vector<Case> cases() {
   return {sft(),
-          {"tests/e2e/tiny_sft.toml", {"models.student.lora={enable=true, rank=2, alpha=4}"}}};
+          {"tests/e2e/tiny_sft.toml",
+           {"models.student.lora={enable=true, rank=2, alpha=4}",
+            "models.student.init_from=\"" + trained() + "\""}}};
 }
 
 // How often random things are tried; scripts/soak asks for more.

@@ -16,6 +16,10 @@ T guide(const T& unconditional, const T& conditional, double scale) {
   return unconditional + scale * (conditional - unconditional);
 }
 
+// The scale of guide() for a strength w of the convention c + w (c - u), which the first trainers
+// of DMD on video models use, also FastVideo's (its modular trainer has the standard one): w + 1.
+constexpr double scale_of_extra(double w) { return w + 1.0; }
+
 }  // namespace diffusion
 }  // namespace v1
 }  // namespace lb

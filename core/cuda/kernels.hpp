@@ -20,45 +20,19 @@ using kernels::Groups;
 
 enum class Type { kFloat, kBFloat16, kHalf };
 
-struct NormForward {
+// Their arguments, `rows` rows of values of a type.
+template <class Args>
+struct Rows : Args {
   Type type = Type::kFloat;
   int64_t rows = 0;
-  int64_t width = 0;
-  float eps = 0;
-  const void* x = nullptr;      // [rows, width]
-  const void* y = nullptr;      // [rows, width] or null
-  const float* gate = nullptr;  // by gate_groups; null: 1
-  Groups gate_groups;
-  void* z = nullptr;  // [rows, width], with y
-  float base = 1;
-  const float* scale = nullptr;  // by scale_groups
-  const float* shift = nullptr;  // by shift_groups
-  Groups scale_groups;
-  Groups shift_groups;
-  void* u = nullptr;      // [rows, width] or null: z alone
-  float* mean = nullptr;  // [rows], with u
-  float* rstd = nullptr;  // [rows], with u
 };
+
+using NormForward = Rows<kernels::NormForward<void, float>>;
 cudaError_t norm_forward(const NormForward& args, cudaStream_t stream);
 
-// The gradients of each row by itself; those of gate, scale and shift are sums below.
-struct NormBackward {
-  Type type = Type::kFloat;
-  int64_t rows = 0;
-  int64_t width = 0;
-  const void* z = nullptr;  // with grad_u
-  const float* mean = nullptr;
-  const float* rstd = nullptr;
-  const void* grad_u = nullptr;  // null: only the sum x + y gate is differentiated
-  const void* grad_z = nullptr;  // null: none from elsewhere
-  float base = 1;
-  const float* scale = nullptr;
-  Groups scale_groups;
-  void* grad_x = nullptr;       // with grad_u: the whole gradient of z; may be grad_z
-  const float* gate = nullptr;  // null: no grad_y
-  Groups gate_groups;
-  void* grad_y = nullptr;
-};
+// The gradients of each row by itself, grad_x (with grad_u) and grad_y (with gate); those of gate,
+// scale and shift are sums below.
+using NormBackward = Rows<kernels::NormBackward<void, float>>;
 cudaError_t norm_backward(const NormBackward& args, cudaStream_t stream);
 
 // Sums over the rows of each of `groups` groups of `group_rows` neighbouring rows.
@@ -94,38 +68,11 @@ struct GateSums {
 // One sum.
 cudaError_t gate_sums(const GateSums& args, cudaStream_t stream);
 
-struct RmsForward {
-  Type type = Type::kFloat;
-  int64_t rows = 0;
-  int64_t width = 0;
-  int64_t head = 0;
-  int64_t tokens = 1;
-  int64_t x_stride = 0;  // from row to row of x
-  float eps = 0;
-  const void* x = nullptr;
-  const float* weight = nullptr;  // [width]
-  const float* table = nullptr;   // [tokens, head / 2, 2] or null: no rotation; then head is even
-  void* y = nullptr;              // [rows, width]
-  float* rstd = nullptr;          // [rows]
-};
+using RmsForward = Rows<kernels::RmsForward<void, float>>;
 cudaError_t rms_forward(const RmsForward& args, cudaStream_t stream);
 
-struct RmsBackward {
-  Type type = Type::kFloat;
-  int64_t rows = 0;
-  int64_t width = 0;
-  int64_t head = 0;
-  int64_t tokens = 1;
-  int64_t x_stride = 0;
-  const void* x = nullptr;
-  const float* weight = nullptr;
-  const float* table = nullptr;
-  const float* rstd = nullptr;
-  const void* grad_y = nullptr;  // [rows, width]
-  void* grad_x = nullptr;        // [rows, width]
-  float* grad_weight = nullptr;  // [width]
-  float* scratch = nullptr;      // for one sum over one group of all rows
-};
+// grad_weight is written, not added to; scratch is for one sum over one group of all rows.
+using RmsBackward = Rows<kernels::RmsBackward<void, float>>;
 cudaError_t rms_backward(const RmsBackward& args, cudaStream_t stream);
 
 // Of `count` elements.

@@ -66,7 +66,7 @@ __global__ void norm_forward_rows(NormForward args) {
     }
   }
   block_sum(squares);
-  const float rstd = 1 / sqrtf(squares[0] / static_cast<float>(args.width) + args.eps);
+  const float rstd = 1 / sqrtf(squares[0] / static_cast<float>(args.width) + static_cast<float>(args.eps));
   if (threadIdx.x == 0) {
     args.mean[row] = mean;
     args.rstd[row] = rstd;

@@ -90,7 +90,7 @@ std::tuple<Tensor, Tensor, Tensor> residual_norm_forward(const Tensor& x,
   args.type = type_of(x);
   args.rows = x.size(0) * tokens;
   args.width = x.size(2);
-  args.eps = static_cast<float>(eps);
+  args.eps = eps;
   args.x = read(dense_x);
   args.base = plus_one ? 1 : 0;
   Tensor z;
@@ -210,7 +210,7 @@ std::tuple<Tensor, Tensor> rms_norm_rope_forward(
   args.head = args.width / heads;
   args.tokens = x.size(1);
   args.x_stride = even_x.stride(1);
-  args.eps = static_cast<float>(eps);
+  args.eps = eps;
   auto y = at::empty({x.size(0), x.size(1), heads, args.head}, x.options());
   auto rstd = floats({args.rows}, x);
   args.x = read(even_x);

@@ -39,7 +39,7 @@ __global__ void rms_forward_rows(RmsForward args) {
     }
   }
   block_sum(squares);
-  const float rstd = 1 / sqrtf(squares[0] / static_cast<float>(args.width) + args.eps);
+  const float rstd = 1 / sqrtf(squares[0] / static_cast<float>(args.width) + static_cast<float>(args.eps));
   if (threadIdx.x == 0) {
     args.rstd[row] = rstd;
   }

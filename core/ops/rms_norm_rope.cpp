@@ -28,10 +28,12 @@ struct RmsNormRope {
     if (!table.defined()) {
       return {normed};
     }
-    // A pair of channels as a complex number turns by one multiplication.
-    const auto pairs =
-        at::view_as_complex(normed.to(table.scalar_type()).unflatten(-1, {-1, 2}).contiguous());
-    const auto turns = at::view_as_complex(table.contiguous()).unsqueeze(1);
+    // A pair of channels as a complex number turns by one multiplication. There are no complex
+    // numbers of 16 bits to multiply.
+    const auto type =
+        c10::isReducedFloatingType(table.scalar_type()) ? at::kFloat : table.scalar_type();
+    const auto pairs = at::view_as_complex(normed.to(type).unflatten(-1, {-1, 2}).contiguous());
+    const auto turns = at::view_as_complex(table.to(type).contiguous()).unsqueeze(1);
     return {at::view_as_real(pairs * turns).flatten(3, 4).to(x.scalar_type())};
   }
 

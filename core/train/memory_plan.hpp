@@ -26,7 +26,7 @@ struct RoleMemory {
 
 RoleMemory memory_of(const Role& role);
 
-// Bytes. Validation and exports are not in it.
+// Bytes. Validation, exports and what a data set caches after its first batch are not in it.
 struct MemoryPlan {
   std::vector<RoleMemory> roles;
   // Tensors of one step beside those of the roles, at their most; its batches too.

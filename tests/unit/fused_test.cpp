@@ -191,6 +191,22 @@ TEST_CASE("fused: 16-bit operands are computed in the dtype of the rows and roun
   CHECK((sum.scalar_type() == at::kBFloat16));
 }
 
+TEST_CASE("fused: rms_norm_rope takes tables of 16 bits") {
+  constexpr int64_t kHeads = 3, kWidth = 18;
+  const auto x = wave({kB, kS, kWidth}, 0.7);
+  const auto weight = wave({kWidth}, 1.3) + 1.5;
+  const auto table = angles(kS, kWidth / kHeads);
+  const auto exact = rms_norm_rope(x, weight, table, kHeads, kEps);
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const auto got = rms_norm_rope(x.to(type), weight.to(type), table.to(type), kHeads, kEps);
+    CHECK((got.scalar_type() == type));
+    const double bound = type == at::kHalf ? 0.01 : 0.06;  // some roundings of values below 4
+    CHECK((got.to(at::kDouble) - exact).abs().max().item<double>() < bound);
+    const auto turned_back = rms_norm_rope(x, weight, -table, kHeads, kEps);
+    CHECK((got.to(at::kDouble) - turned_back).abs().max().item<double>() > 10 * bound);
+  }
+}
+
 TEST_CASE("fused: gradients do not depend on the number of threads beyond rounding") {
   const Tensors in = {wave({4, 600, 64}, 0.7), wave({4, 64}, 1.3), wave({4, 64}, 0.9)};
   const int before = at::get_num_threads();

@@ -21,49 +21,52 @@ struct Groups {
   int64_t group_stride = 0;
 };
 
+// The arguments of the fused operators. T is the type of what is as large as x, R that of rows,
+// statistics, tables and sums; core/cuda has void for T, whose type it learns with each call.
+
 // z = x + y gate (skipped without y), then u = (z - mean) rstd (base + scale) + shift (skipped
 // without u). Mean and variance are those of a row; rstd = 1 / sqrt(variance + eps).
-template <class T>
+template <class T, class R = T>
 struct NormForward {
   int64_t width = 0;
   double eps = 0;
   const T* x = nullptr;     // [rows, width]
   const T* y = nullptr;     // [rows, width] or null
-  const T* gate = nullptr;  // by gate_groups; null: 1
+  const R* gate = nullptr;  // by gate_groups; null: 1
   Groups gate_groups;
   T* z = nullptr;  // [rows, width], with y
-  T base = 1;
-  const T* scale = nullptr;  // by scale_groups
-  const T* shift = nullptr;  // by shift_groups
+  R base = 1;
+  const R* scale = nullptr;  // by scale_groups
+  const R* shift = nullptr;  // by shift_groups
   Groups scale_groups;
   Groups shift_groups;
   T* u = nullptr;     // [rows, width] or null
-  T* mean = nullptr;  // [rows], with u
-  T* rstd = nullptr;  // [rows], with u
+  R* mean = nullptr;  // [rows], with u
+  R* rstd = nullptr;  // [rows], with u
 };
 
 // The gradients of NormForward. grad_z (null: none) is that of z from elsewhere.
-template <class T>
+template <class T, class R = T>
 struct NormBackward {
   int64_t width = 0;
   const T* z = nullptr;
-  const T* mean = nullptr;
-  const T* rstd = nullptr;
+  const R* mean = nullptr;
+  const R* rstd = nullptr;
   const T* grad_u = nullptr;  // null: only the sum x + y gate is differentiated
   const T* grad_z = nullptr;
-  T base = 1;
-  const T* scale = nullptr;
+  R base = 1;
+  const R* scale = nullptr;
   Groups scale_groups;
   T* grad_x = nullptr;      // the whole gradient of z; may be grad_z
-  T* grad_scale = nullptr;  // += [batch * groups, width], dense
-  T* grad_shift = nullptr;  // += likewise
+  R* grad_scale = nullptr;  // += [batch * groups, width], dense
+  R* grad_shift = nullptr;  // += likewise
   int64_t groups = 1;       // of grad_scale and grad_shift, in a batch entry
   bool is_shared = false;   // scale and shift are one row for all: grad_* are [width]
   const T* y = nullptr;     // with gate
-  const T* gate = nullptr;
+  const R* gate = nullptr;
   Groups gate_groups;
   T* grad_y = nullptr;       // with gate
-  T* grad_gate = nullptr;    // += [batch * gate groups, width], with gate
+  R* grad_gate = nullptr;    // += [batch * gate groups, width], with gate
   int64_t gates = 1;         // gate groups in a batch entry
   bool gate_shared = false;  // grad_gate is [width]
 };
@@ -71,34 +74,34 @@ struct NormBackward {
 // y = rotate(x rstd weight), rstd = 1 / sqrt(mean square of the row + eps). The rotation turns
 // neighbouring channels of each head by a token's angles: table [tokens, head / 2, 2] holds cosine
 // and sine. Without table: no rotation.
-template <class T>
+template <class T, class R = T>
 struct RmsForward {
   int64_t width = 0;
-  int64_t head = 0;
+  int64_t head = 0;  // even with table
   int64_t tokens = 1;
   int64_t x_stride = 0;  // from row to row of x
   double eps = 0;
   const T* x = nullptr;
-  const T* weight = nullptr;  // [width]
-  const T* table = nullptr;
+  const R* weight = nullptr;  // [width]
+  const R* table = nullptr;
   T* y = nullptr;     // [rows, width]
-  T* rstd = nullptr;  // [rows]
+  R* rstd = nullptr;  // [rows]
 };
 
-template <class T>
+template <class T, class R = T>
 struct RmsBackward {
   int64_t width = 0;
   int64_t head = 0;
   int64_t tokens = 1;
   int64_t x_stride = 0;
   const T* x = nullptr;
-  const T* weight = nullptr;
-  const T* table = nullptr;
-  const T* rstd = nullptr;
+  const R* weight = nullptr;
+  const R* table = nullptr;
+  const R* rstd = nullptr;
   const T* grad_y = nullptr;  // [rows, width]
   T* grad_x = nullptr;        // [rows, width]
-  T* grad_weight = nullptr;   // += [width]
-  T* scratch = nullptr;       // [width], of the thread
+  R* grad_weight = nullptr;   // += [width]
+  R* scratch = nullptr;       // [width], of the thread
 };
 
 // AdamW of a stretch with one set of constants, see core/optim/optimizer.hpp; `scale` multiplies

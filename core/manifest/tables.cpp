@@ -232,7 +232,7 @@ std::vector<lb_option> pipeline_options() {
       number("flow_shift", "1.0", "(0, inf)", "Shift of the noise schedule."),
       integer("num_inference_steps", nullptr, "[1, inf)", "Steps of a sampler."),
       number("guidance_scale", nullptr, "[0, inf)", "Weight of classifier-free guidance."),
-      text("sampler", nullptr, "Name of a sampler."),
+      unavailable("sampler", "the callback that samples has one of its own"),
       unavailable("dit_config", "options of a network go into [models.<role>.config]"),
       unavailable("embedded_cfg_scale"),
       unavailable("is_causal"),

@@ -2,9 +2,12 @@
 // Every key that the documentation of manifests names, and those that users know from other
 // trainers: it has an effect, or it is an error that says so. None is ignored and none is unknown.
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <sstream>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -105,7 +108,7 @@ const std::vector<Documented> kKeys = {
     {"training.data.dataloader_num_workers", "1", kBuilt},
     {"training.data.shuffle", "false", kBuilt},
     {"training.data.shuffle_window", "8", kBuilt},
-    {"training.data.order", "\"epoch\"", kBuilt},
+    {"training.data.order", "\"reference\"", kBuilt},
     {"training.data.on_error", "\"skip\"", kBuilt},
     {"training.data.training_cfg_rate", "0.2", kBuilt},
     {"training.data.seed", "7", kBuilt},
@@ -182,7 +185,7 @@ const std::vector<Documented> kKeys = {
     {"pipeline.flow_shift", "3", kBuilt},
     {"pipeline.num_inference_steps", "20", kBuilt},
     {"pipeline.guidance_scale", "3.5", kBuilt},
-    {"pipeline.sampler", "\"euler\"", kBuilt},
+    {"pipeline.sampler", "\"euler\"", kUnavailable},
     {"pipeline.dit_config.quant_config", "\"q\"", kUnavailable},
     {"pipeline.dit_config.local_attn_size", "3", kUnavailable},
     {"pipeline.dit_config.sink_size", "1", kUnavailable},
@@ -226,6 +229,13 @@ std::string fault_of(ManifestFolder& folder, const std::string& key, const std::
   return folder.fault(kFull, {set + value});
 }
 
+void write_adapter(const ManifestFolder& folder) {
+  limbeck::write_file(
+      folder.path() / "adapter/adapter_config.json",
+      R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["to_q"]})");
+  limbeck::write_file(folder.path() / "adapter/adapter_model.safetensors", "");
+}
+
 bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -236,10 +246,7 @@ TEST_CASE("documented keys: each is built, or an error that says it is not avail
   ManifestFolder folder;
   std::filesystem::create_directories(folder.path() / "weights");
   limbeck::write_file(folder.path() / "draws.safetensors", "");
-  limbeck::write_file(
-      folder.path() / "adapter/adapter_config.json",
-      R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["to_q"]})");
-  limbeck::write_file(folder.path() / "adapter/adapter_model.safetensors", "");
+  write_adapter(folder);
   REQUIRE(folder.fault(kFull) == "");
   for (const auto& documented : kKeys) {
     CAPTURE(documented.key);
@@ -299,4 +306,145 @@ TEST_CASE("documented keys: the list has every key of the host's tables") {
     CAPTURE(key);
     CHECK(listed.count(key) == 1);
   }
+}
+
+// ---- each key that is taken changes something
+
+// A loaded manifest as text: what the rest of core reads of it, less what repeats its text
+// (`resolved`, `explained`) and the numbers for plugins (`facts`).
+class Typed {
+ public:
+  explicit Typed(const limbeck::Manifest& m) {
+    put(m.run.name, m.run.output_dir.string(), m.run.seed, m.run.device, m.run.threads,
+        m.run.log_every_steps, m.run.replay.string(), m.run.max_wall_seconds);
+    const auto& c = m.checkpoint;
+    put(c.resume_from, c.every_steps, c.total_limit, c.saves_optimizer, c.loads_optimizer,
+        c.allows_data_change);
+    for (const auto& role : m.roles) {
+      put(role.name, role.init_from.string(), role.is_trained, role.is_shadow, role.shadow_of,
+          static_cast<int>(role.dtype), role.compute_dtype.has_value(),
+          static_cast<int>(role.recompute));
+      put(role.model);
+      const auto& o = role.optimizer;
+      put(o.learning_rate, o.beta1, o.beta2, o.eps, o.weight_decay, o.decays_flagged,
+          o.lr_scheduler, o.lr_warmup_steps, o.lr_num_cycles, o.lr_power, o.min_lr_ratio,
+          o.step_rules);
+      const auto ema = role.ema.value_or(limbeck::EmaSpec{});
+      put(role.ema.has_value(), ema.decay, static_cast<int>(ema.warmup), ema.start_step);
+      for (const auto& adapter : role.adapters) {
+        put(adapter.folder.string(), adapter.config.to_json(""));
+      }
+      put(static_cast<int>(role.adapter_init));
+    }
+    put(m.method);
+    for (const auto& hook : m.prepare) {
+      put(hook);
+    }
+    for (const auto& loss : m.losses) {
+      put(loss.component);
+      put(loss.weight);
+    }
+    for (const auto& callback : m.callbacks) {
+      put(callback.component);
+      put(callback.name, callback.every_steps);
+    }
+    for (const auto& tracker : m.trackers) {
+      put(tracker);
+    }
+    if (m.data) {
+      put(m.data->dataset);
+      put(m.data->batch_size, m.data->workers, m.data->shuffle, m.data->window,
+          m.data->is_reference_order, m.data->max_skipped.value_or(-1));
+    }
+    put(m.loop.max_train_steps, m.loop.gradient_accumulation_steps, m.performance.is_enabled,
+        m.performance.peak_tflops_per_gpu.value_or(-1), m.clip.max_grad_norm.value_or(-1),
+        m.distributed.replicate, m.distributed.shard, m.distributed.sequence);
+  }
+
+  std::string text() const { return text_.str(); }
+
+ private:
+  template <class... T>
+  void put(const T&... values) {
+    ((text_ << values << '\n'), ...);
+  }
+  void put(const limbeck::ComponentSpec& spec) {
+    put(spec.key, spec.component->name());
+    put(spec.config->table);
+    for (const auto& [theirs, ours] : spec.roles) {
+      put(theirs, ours);
+    }
+  }
+  void put(const limbeck::ConfigValue::Table& table) {
+    for (const auto& [key, value] : table) {
+      put(key);
+      put(value);
+    }
+  }
+  void put(const limbeck::ConfigValue& value) {
+    std::visit(
+        [this](const auto& held) {
+          using Held = std::decay_t<decltype(held)>;
+          if constexpr (std::is_same_v<Held, limbeck::ConfigValue::List>) {
+            for (const auto& item : held) {
+              put(item);
+            }
+          } else {
+            put(held);
+          }
+        },
+        value.value);
+  }
+
+  std::ostringstream text_;
+};
+
+// Whether a source of core or of a shipped plugin asks for this number of a manifest.
+bool is_read(const std::string& fact) {
+  namespace fs = std::filesystem;
+  const std::string quoted = '"' + fact + '"';
+  for (const char* folder : {"/core/train", "/plugins"}) {
+    for (const auto& entry :
+         fs::recursive_directory_iterator(std::string(LIMBECK_SOURCE_DIR) + folder)) {
+      if (entry.path().extension() == ".cpp" && says(limbeck::read_file(entry.path()), quoted)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+TEST_CASE("documented keys: each that is taken changes what the run reads") {
+  ManifestFolder folder;
+  std::filesystem::create_directories(folder.path() / "weights");
+  limbeck::write_file(folder.path() / "draws.safetensors", "");
+  write_adapter(folder);
+  const auto plain = folder.load(kFull);
+  // Values that say what is so without them, or that a test of their own has.
+  const std::set<std::string> same = {
+      "models.student.type",      "models.student.config", "models.student.lora.enable",
+      "models.student.trainable", "method.type",           "method.roles",
+      "prepare[0].type",          "prepare[0].roles",      "losses[0].type",
+      "losses[0].roles",          "training.data.type",    "training.data.data_path",
+      "callbacks.beep.type",      "callbacks.beep.roles",  "callbacks.beep.every_steps"};
+  for (const auto& documented : kKeys) {
+    if (documented.kind != kBuilt || same.count(documented.key) != 0) {
+      continue;
+    }
+    CAPTURE(documented.key);
+    const auto changed = folder.load(kFull, {std::string(documented.key) + "=" + documented.value});
+    if (Typed(changed).text() != Typed(plain).text()) {
+      continue;
+    }
+    std::vector<std::string> facts;
+    for (const auto& [name, value] : changed.facts) {
+      const auto before = plain.facts.find(name);
+      if (before == plain.facts.end() || before->second != value) {
+        facts.push_back(name);
+      }
+    }
+    REQUIRE(facts.size() == 1);
+    CHECK(is_read(facts.front()));
+  }
+  CHECK_FALSE(is_read("pipeline.sampler"));
 }

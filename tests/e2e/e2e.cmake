@@ -5,6 +5,7 @@ limbeck_test(
   LABEL
   e2e
   SOURCES
+  e2e/callback_test.cpp
   e2e/check_test.cpp
   e2e/data_test.cpp
   e2e/determinism_test.cpp
@@ -18,4 +19,4 @@ limbeck_test(
 target_compile_definitions(
   limbeck_e2e_test PRIVATE LIMBECK_TORCH_DIR="${LIMBECK_TORCH_DIR}"
                            LIMBECK_SANITIZE="${LIMBECK_SANITIZE}")
-add_dependencies(limbeck_e2e_test runtime)
+add_dependencies(limbeck_e2e_test runtime limbeck_fixture_plugins)

@@ -83,7 +83,10 @@ class ItemFile : public DcpBytes {
 class PayloadStream {
  public:
   PayloadStream(const DcpBytes& item, const DcpTensorItem& tensor, bool checks_sum)
-      : item_(item), tensor_(tensor), checks_sum_(checks_sum), buffer_(kBlock) {}
+      : item_(item),
+        tensor_(tensor),
+        checks_sum_(checks_sum),
+        buffer_(std::min<uint64_t>(kBlock, tensor.payload_bytes)) {}
 
   // Goes to `offset`, which is not before where it is.
   void skip_to(uint64_t offset) {

@@ -190,8 +190,7 @@ void SnapshotReader::read(const std::string& name, const at::Tensor& live) const
   }
   auto host = at::empty(live.sizes(), live.options().device(at::kCPU));
   reader_.read(name, bytes_of(host));
-  auto target = live;
-  target.copy_(host);
+  live.copy_(host);
 }
 
 }  // namespace limbeck

@@ -405,7 +405,7 @@ DcpValue read_value_item(const DcpBytes& item, const std::string& where) {
 
 // ---- writing
 
-DcpArchive::DcpArchive(std::string pickle) {
+DcpArchive::DcpArchive(const std::string& pickle) {
   add_record("archive/data.pkl", pickle);
   add_record("archive/byteorder", "little");
   add_record("archive/version", "3\n");

@@ -50,7 +50,7 @@ LIMBECK_API DcpValue read_value_item(const DcpBytes& item, const std::string& wh
 class LIMBECK_API DcpArchive {
  public:
   // A value: the head is all but the directory, and there is no payload.
-  explicit DcpArchive(std::string pickle);
+  explicit DcpArchive(const std::string& pickle);
   DcpArchive(std::string pickle, uint64_t payload_bytes);
 
   // The length is a multiple of kDcpAlignment if there is a payload.

@@ -234,7 +234,7 @@ class PickleGraph::Machine {
   }
 
   // False at the end of the pickle.
-  bool step() {
+  bool step() {  // NOLINT(readability-function-size): a case for every opcode
     start_ = at_;
     const auto code = static_cast<uint8_t>(take(1)[0]);
     switch (code) {
@@ -498,7 +498,7 @@ class ValueMaker {
         DcpValue::Dict dict;
         for (size_t i = 0; i < node.items.size(); i += 2) {
           DcpValue key = make(graph_.at(node.items[i]), depth + 1);
-          dict.emplace_back(std::move(key), make(graph_.at(node.items[i + 1]), depth + 1));
+          dict.push_back({std::move(key), make(graph_.at(node.items[i + 1]), depth + 1)});
         }
         return {std::move(dict)};
       }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -20,11 +19,17 @@ struct DcpValue {
     std::string data;
   };
   using List = std::vector<DcpValue>;
-  using Dict = std::vector<std::pair<DcpValue, DcpValue>>;
+  struct Entry;
+  using Dict = std::vector<Entry>;
   struct Opaque {
     std::string what;  // "torch.optim.adamw.AdamW"
   };
   std::variant<None, bool, int64_t, double, std::string, Bytes, List, Dict, Opaque> value;
+};
+
+struct DcpValue::Entry {
+  DcpValue first;  // the key
+  DcpValue second;
 };
 
 }  // namespace limbeck

@@ -61,7 +61,7 @@ class Hash {
   uint64_t digest() const { return XXH3_64bits_digest(&state_); }
 
  private:
-  XXH3_state_t state_;
+  XXH3_state_t state_{};
 };
 
 }  // namespace

@@ -17,8 +17,8 @@ namespace {
 // The state behind the lb_units of one forward.
 struct Forward {
   Role& role;
-  Weights weights;
-  bool has_history;
+  Weights weights = Weights::kLive;
+  bool has_history = false;
   bool is_in_body = false;
 
   static Forward& of(const lb_units* units) { return *static_cast<Forward*>(units->ctx); }

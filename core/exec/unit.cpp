@@ -158,7 +158,7 @@ struct Repetition : torch::CustomClassHolder {
 struct RecomputedUnit : torch::autograd::Function<RecomputedUnit> {
   static variable_list forward(AutogradContext* context,
                                at::TensorList all,
-                               c10::intrusive_ptr<Repetition> repetition,
+                               const c10::intrusive_ptr<Repetition>& repetition,
                                int64_t n_in,
                                int64_t n_out) {
     context->saved_data["repetition"] = c10::IValue::make_capsule(repetition);

@@ -14,7 +14,7 @@
 namespace limbeck {
 namespace {
 
-at::Device device = at::kCPU;
+at::Device device = at::kCPU;  // NOLINT(cert-err58-cpp): throws for an unknown type only
 
 lb_tensor* tensor_retain(const lb_tensor* tensor) noexcept { return give(tensor_of(tensor)); }
 void tensor_release(lb_tensor* tensor) noexcept { discard(tensor); }
@@ -92,7 +92,7 @@ using torch::autograd::variable_list;
 struct Apply : torch::autograd::Function<Apply> {
   static variable_list forward(AutogradContext* context,
                                at::TensorList in,
-                               c10::intrusive_ptr<GradFn> fn,
+                               const c10::intrusive_ptr<GradFn>& fn,
                                int64_t n_out) {
     context->save_for_backward(in.vec());
     context->saved_data["fn"] = c10::IValue::make_capsule(fn);
@@ -110,7 +110,7 @@ struct Apply : torch::autograd::Function<Apply> {
     return out;
   }
 
-  static variable_list backward(AutogradContext* context, variable_list grad_out) {
+  static variable_list backward(AutogradContext* context, const variable_list& grad_out) {
     const auto in = context->get_saved_variables();
     const auto fn =
         c10::static_intrusive_pointer_cast<GradFn>(context->saved_data["fn"].toCapsule());

@@ -132,7 +132,7 @@ MemoryPlan plan_memory(Run& run, Rehearsal& rehearsal) {
   }
   auto result = rehearsal.finish();
   if (result.fault.has_value()) {
-    throw *result.fault;
+    throw Error(*result.fault);
   }
   plan.activations = result.bytes;
   plan.heap = result.heap;

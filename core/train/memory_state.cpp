@@ -2,6 +2,7 @@
 #include "core/train/memory_state.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -62,7 +63,7 @@ struct EqualEntry {
     return is_equal(value, std::get<at::Tensor>(other));
   }
   bool operator()(double value) const {
-    return std::memcmp(&value, &std::get<double>(other), sizeof(value)) == 0;
+    return std::bit_cast<uint64_t>(value) == std::bit_cast<uint64_t>(std::get<double>(other));
   }
   bool operator()(const TextRows& value) const { return value == std::get<TextRows>(other); }
   bool operator()(const std::shared_ptr<const lb_batch>& value) const {
@@ -84,7 +85,7 @@ struct EqualValue {
 
   bool operator()(int64_t value) const { return value == std::get<int64_t>(other); }
   bool operator()(double value) const {
-    return std::memcmp(&value, &std::get<double>(other), sizeof(value)) == 0;
+    return std::bit_cast<uint64_t>(value) == std::bit_cast<uint64_t>(std::get<double>(other));
   }
   bool operator()(const std::string& value) const { return value == std::get<std::string>(other); }
   bool operator()(const at::Tensor& value) const {

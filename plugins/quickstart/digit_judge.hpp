@@ -43,7 +43,7 @@ class DigitJudge : public lb::Network {
   static Layer layer(const lb::Builder& builder, const char* name, lb::Ints sizes);
 
   Options options_;
-  Layer conv1_, conv2_, hidden_, logits_;
+  Layer conv1_{}, conv2_{}, hidden_{}, logits_{};
 };
 
 }  // namespace quickstart

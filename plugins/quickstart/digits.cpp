@@ -146,7 +146,7 @@ void Clips::draw(int64_t clip, float* pixels) const {
     for (int row = 0; row < kImageSide; ++row) {
       float* target = frame + row * kWidth + position * kStride;
       for (int column = 0; column < kImageSide; ++column) {
-        const auto value = ink[static_cast<size_t>(row * kImageSide + column)];
+        const auto value = ink[static_cast<size_t>(row) * kImageSide + static_cast<size_t>(column)];
         target[column] = static_cast<float>(value) / 8.0F - 1.0F;
       }
     }

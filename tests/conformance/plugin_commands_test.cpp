@@ -74,8 +74,8 @@ TEST_CASE("plugin info: file, versions, components, and options of every type") 
           "pair: limbeck.method/1",
           "  A method of two.",
           "  provides  limbeck.terms/1",
-          "  roles     student (trained, limbeck.video-dit/1), teacher (limbeck.video-dit/1), critic "
-          "(trained, optional, limbeck.video-dit/1 limbeck.features/1), average (shadow, optional)",
+          ("  roles     student (trained, limbeck.video-dit/1), teacher (limbeck.video-dit/1), critic "
+           "(trained, optional, limbeck.video-dit/1 limbeck.features/1), average (shadow, optional)"),
       }) {
     CHECK_MESSAGE(has_line(result.text, line), std::string(line) << "\n" << result.text);
   }

@@ -23,7 +23,6 @@
 namespace {
 
 namespace fs = std::filesystem;
-using doctest::Approx;
 
 class Folder {
  public:

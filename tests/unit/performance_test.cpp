@@ -6,7 +6,6 @@
 
 using doctest::Approx;
 using limbeck::ForwardMode;
-using limbeck::ForwardWork;
 using limbeck::Performance;
 
 namespace {

@@ -124,10 +124,11 @@ Outcome pieces(const std::vector<int64_t>& ends, const ToyMethod& method) {
 
 void check_equal(const Outcome& a, const Outcome& b) {
   REQUIRE(a.state.size() == b.state.size());
-  for (const auto& [name, bytes] : a.state) {
+  for (const auto& entry : a.state) {
+    const auto& name = entry.first;
     CAPTURE(name);
     REQUIRE(b.state.count(name) == 1);
-    CHECK((bytes == b.state.at(name)));
+    CHECK((entry.second == b.state.at(name)));
   }
   CHECK((a.metrics == b.metrics));
 }

@@ -14,7 +14,6 @@
 namespace {
 
 using limbeck::Manifest;
-using limbeck::TrackerLimits;
 using limbeck::Trackers;
 
 // What the fake trackers do, and what they were told. One test uses it at a time.

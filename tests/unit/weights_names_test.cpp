@@ -147,8 +147,9 @@ class Folder {
 };
 
 TEST_CASE("every spelling of every parameter becomes the name that diffusers gives it") {
-  for (const auto& [title, spell] : spellings()) {
-    CAPTURE(title);
+  for (const auto& spelling : spellings()) {
+    const auto& [title, spell] = spelling;
+    CAPTURE(spelling.first);
     std::map<std::string, std::string> seen;
     for (const auto& name : canonical_names()) {
       CHECK(wan::canonical_name(spell(name)) == name);
@@ -180,8 +181,9 @@ TEST_CASE("names of other things stay recognisable") {
 TEST_CASE("a file in any spelling gives the same weights") {
   const Folder folder;
   const auto names = canonical_names();
-  for (const auto& [title, spell] : spellings()) {
-    CAPTURE(title);
+  for (const auto& spelling : spellings()) {
+    const auto& [title, spell] = spelling;
+    CAPTURE(spelling.first);
     NamedTensors file;
     std::vector<WeightTarget> targets;
     for (size_t i = 0; i < names.size(); ++i) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -44,6 +45,11 @@ lb_status* read(Work&& work) {
   return status;
 }
 
+// Bit by bit: a NaN equals itself, 0 is not -0.
+bool is_equal(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
 bool is_equal(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) {
     return false;
@@ -62,9 +68,7 @@ struct EqualEntry {
   bool operator()(const at::Tensor& value) const {
     return is_equal(value, std::get<at::Tensor>(other));
   }
-  bool operator()(double value) const {
-    return std::bit_cast<uint64_t>(value) == std::bit_cast<uint64_t>(std::get<double>(other));
-  }
+  bool operator()(double value) const { return is_equal(value, std::get<double>(other)); }
   bool operator()(const TextRows& value) const { return value == std::get<TextRows>(other); }
   bool operator()(const std::shared_ptr<const lb_batch>& value) const {
     return is_equal(*value, *std::get<std::shared_ptr<const lb_batch>>(other));
@@ -84,9 +88,7 @@ struct EqualValue {
   const MemoryState::Value& other;
 
   bool operator()(int64_t value) const { return value == std::get<int64_t>(other); }
-  bool operator()(double value) const {
-    return std::bit_cast<uint64_t>(value) == std::bit_cast<uint64_t>(std::get<double>(other));
-  }
+  bool operator()(double value) const { return is_equal(value, std::get<double>(other)); }
   bool operator()(const std::string& value) const { return value == std::get<std::string>(other); }
   bool operator()(const at::Tensor& value) const {
     return is_equal(value, std::get<at::Tensor>(other));

@@ -49,12 +49,16 @@ struct OptimizerSpec {  // AdamW
   std::string step_rules;
 };
 
-enum class EmaWarmup { kConstant, kRatio, kPower };
+enum class EmaWarmup { kConstant, kRatio, kPower, kRamp };
 
 struct EmaSpec {
   double decay = 0.9999;  // [0, 1)
   EmaWarmup warmup = EmaWarmup::kConstant;
   int64_t start_step = 0;  // first step (from 1) whose update is averaged; earlier ones reset it
+  // Of kRamp: decay of the first `flat_steps` updates, then what each adds, from 0.
+  double initial_decay = 0.001;  // [0, 1]
+  double ramp = 0.001;           // >= 0
+  int64_t flat_steps = 0;
 };
 
 enum class Recompute { kKeep, kFull };

@@ -89,6 +89,7 @@ void settle_optimizer(Draft& draft, RoleSpec& role) {
 EmaWarmup warmup_of(const std::string& name) {
   return name == "ratio"   ? EmaWarmup::kRatio
          : name == "power" ? EmaWarmup::kPower
+         : name == "ramp"  ? EmaWarmup::kRamp
                            : EmaWarmup::kConstant;
 }
 
@@ -112,6 +113,9 @@ EmaSpec to_ema(const HostValues& values) {
   spec.decay = values.number("decay");
   spec.warmup = warmup_of(values.text("warmup"));
   spec.start_step = values.integer("start_step");
+  spec.initial_decay = values.number("initial_decay");
+  spec.ramp = values.number("ramp");
+  spec.flat_steps = values.integer("flat_steps");
   return spec;
 }
 
@@ -132,6 +136,28 @@ void check_same_ema(Draft& draft, const std::string& key) {
   }
 }
 
+// The defaults, which a resolved manifest has, are no fault.
+void check_ramp(Draft& draft,
+                const std::string& key,
+                const EmaSpec& spec,
+                const HostValues& given) {
+  if (spec.warmup == EmaWarmup::kRamp) {
+    return;
+  }
+  const EmaSpec standard;
+  const std::pair<const char*, bool> changed[] = {
+      {"initial_decay", spec.initial_decay != standard.initial_decay},
+      {"ramp", spec.ramp != standard.ramp},
+      {"flat_steps", spec.flat_steps != standard.flat_steps}};
+  for (const auto& [name, is_changed] : changed) {
+    if (is_changed) {
+      draft.diagnostics.error(given.position(name),
+                              cat(key, ".", name, " has no effect without warmup = \"ramp\""),
+                              "set the warmup, or remove it");
+    }
+  }
+}
+
 void settle_ema(Draft& draft, RoleSpec& role) {
   const std::string key = role.model.key + ".ema";
   const auto* callback = find_host(draft, "callbacks.ema");
@@ -148,6 +174,7 @@ void settle_ema(Draft& draft, RoleSpec& role) {
     inherit_ema(values, HostValues(*callback));
   }
   role.ema = to_ema(HostValues(values));
+  check_ramp(draft, key, *role.ema, HostValues(values));
   draft.settled[key] = std::move(values);
 }
 
@@ -188,9 +215,14 @@ void check_loaded(Draft& draft, const GivenLora& given, const AdapterSpec& adapt
   if (given.has("alpha")) {
     check("alpha", HostValues(given.values).number("alpha"), adapter.config.alpha);
   }
-  for (const char* name : {"target_modules", "use_rslora", "init"}) {
-    if (given.has(name)) {
-      draft.diagnostics.error(HostValues(given.values).position(name),
+  const HostValues values(given.values);
+  const std::pair<const char*, bool> changed[] = {
+      {"target_modules", given.has("target_modules")},
+      {"use_rslora", values.boolean("use_rslora") && !adapter.config.uses_rslora},
+      {"init", values.text("init") != "kaiming_uniform"}};
+  for (const auto& [name, is_changed] : changed) {
+    if (is_changed) {
+      draft.diagnostics.error(values.position(name),
                               cat("lora.", name, " has no effect: the adapters are loaded from ",
                                   adapter.folder.string()),
                               "remove it");
@@ -203,7 +235,9 @@ void load_adapter_specs(Draft& draft, RoleSpec& role, const GivenLora& given) {
   for (const auto& folder : texts(host.find("adapters"))) {
     try {
       role.adapters.push_back({read_adapter_config(folder), folder});
-      check_loaded(draft, given, role.adapters.back());
+      if (given.has_table) {
+        check_loaded(draft, given, role.adapters.back());
+      }
     } catch (const Error& error) {
       if (draft.needs_files) {
         draft.diagnostics.error(host.position("adapters"),

@@ -102,7 +102,7 @@ constexpr const char* kDtypes[] = {"fp32", "bf16", "fp64", nullptr};
 constexpr const char* kRecompute[] = {"none", "full", "ops", "block_skip", nullptr};
 constexpr const char* kEmaUpdates[] = {"on_role_step", "every_step", nullptr};
 constexpr const char* kClipScopes[] = {"per_role", "global", nullptr};
-constexpr const char* kEmaWarmups[] = {"constant", "ratio", "power", nullptr};
+constexpr const char* kEmaWarmups[] = {"constant", "ratio", "power", "ramp", nullptr};
 constexpr const char* kAdapterInits[] = {"kaiming_uniform", "gaussian", nullptr};
 constexpr const char* kOrders[] = {"epoch", "reference", nullptr};
 constexpr const char* kOnError[] = {"stop", "skip", nullptr};
@@ -403,6 +403,11 @@ std::vector<lb_option> ema_options() {
       kEmaDecay,
       kEmaWarmup,
       integer("start_step", "0", "[0, inf)", "First step that is averaged."),
+      number("initial_decay", "0.001", "[0, 1]", "With warmup = \"ramp\": of the flat steps."),
+      number("ramp", "0.001", "[0, inf)",
+             "With warmup = \"ramp\": what the decay gains with each update after the flat ones."),
+      integer("flat_steps", "0", "[0, inf)",
+              "With warmup = \"ramp\": updates with the initial decay."),
       kEmaUpdate,
       kEmaDevice,
   };

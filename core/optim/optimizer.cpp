@@ -93,6 +93,10 @@ double ema_decay(const EmaSpec& spec, int64_t n) {
       return std::min(spec.decay, (1.0 + count) / (10.0 + count));
     case EmaWarmup::kPower:
       return std::min(spec.decay, 1.0 - std::pow(1.0 + count, -2.0 / 3.0));
+    case EmaWarmup::kRamp:
+      return n <= spec.flat_steps
+                 ? spec.initial_decay
+                 : std::min(static_cast<double>(n - spec.flat_steps) * spec.ramp, spec.decay);
     case EmaWarmup::kConstant:
       break;
   }

@@ -60,7 +60,9 @@ class RoleOptimizer {
 };
 
 // The decay of average number `n` (from 1): `decay` itself, or at most (1 + n) / (10 + n) (ratio)
-// or 1 - (1 + n)^(-2/3) (power), so that an average forgets its random start quickly.
+// or 1 - (1 + n)^(-2/3) (power), so that an average forgets its random start quickly; or, as
+// DiffusionNFT averages a policy (Zheng et al. 2025), `initial_decay` up to n = flat_steps, then
+// (n - flat_steps) ramp, at most `decay` (ramp).
 double ema_decay(const EmaSpec& spec, int64_t n);
 
 }  // namespace limbeck

@@ -75,6 +75,9 @@ const std::vector<Documented> kKeys = {
     {"models.student.optimizer.betas", "[0, 0.9]", kBuilt},
     {"models.student.ema.decay", "0.9", kBuilt},
     {"models.student.ema.warmup", "\"ratio\"", kBuilt},
+    {"models.student.ema.initial_decay", "0.5", kBuilt},
+    {"models.student.ema.ramp", "0.1", kBuilt},
+    {"models.student.ema.flat_steps", "3", kBuilt},
     {"models.student.ema.start_step", "2", kBuilt},
     {"models.student.ema.update", "\"on_role_step\"", kFixed, "\"every_step\""},
     {"models.student.ema.device", "\"cpu\"", kUnavailable},
@@ -173,7 +176,7 @@ const std::vector<Documented> kKeys = {
     {"callbacks.grad_clip.scope", "\"per_role\"", kFixed, "\"global\""},
     {"callbacks.ema.decay", "0.9", kBuilt},
     {"callbacks.ema.start_iter", "2", kBuilt},
-    {"callbacks.ema.warmup", "\"power\"", kBuilt},
+    {"callbacks.ema.warmup", "\"ramp\"", kBuilt},
     {"callbacks.ema.update", "\"on_role_step\"", kFixed, "\"every_step\""},
     {"callbacks.ema.device", "\"cpu\"", kUnavailable},
     {"callbacks.ema.roles", "[\"student\"]", kUnavailable},
@@ -202,6 +205,7 @@ const std::string kFull = R"(plugins = ["good_study", "good_solo"]
 type = "toy"
 config.width = 16
 lora = { enable = true, rank = 2 }
+ema = { warmup = "ramp" }
 [models.teacher]
 type = "toy"
 config.width = 16
@@ -330,7 +334,8 @@ class Typed {
           o.lr_scheduler, o.lr_warmup_steps, o.lr_num_cycles, o.lr_power, o.min_lr_ratio,
           o.step_rules);
       const auto ema = role.ema.value_or(limbeck::EmaSpec{});
-      put(role.ema.has_value(), ema.decay, static_cast<int>(ema.warmup), ema.start_step);
+      put(role.ema.has_value(), ema.decay, static_cast<int>(ema.warmup), ema.start_step,
+          ema.initial_decay, ema.ramp, ema.flat_steps);
       for (const auto& adapter : role.adapters) {
         put(adapter.folder.string(), adapter.config.to_json(""));
       }

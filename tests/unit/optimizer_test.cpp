@@ -156,8 +156,10 @@ TEST_CASE("clip: an update of a scaled gradient is that of the gradient times th
 }
 
 TEST_CASE("ema: a thousand updates follow the closed form in every mode") {
-  for (const auto warmup : {EmaWarmup::kConstant, EmaWarmup::kRatio, EmaWarmup::kPower}) {
+  for (const auto warmup :
+       {EmaWarmup::kConstant, EmaWarmup::kRatio, EmaWarmup::kPower, EmaWarmup::kRamp}) {
     EmaSpec spec;
+    spec.flat_steps = 10;
     spec.decay = 0.99;
     spec.warmup = warmup;
     double average = 0;
@@ -181,6 +183,42 @@ TEST_CASE("ema: decays") {
   CHECK(ema_decay(spec, 1000) == 0.99);
   spec.warmup = EmaWarmup::kPower;
   CHECK(ema_decay(spec, 7) == doctest::Approx(1 - std::pow(8.0, -2.0 / 3.0)));
+}
+
+TEST_CASE("ema: the ramps of DiffusionNFT") {
+  EmaSpec spec;
+  spec.warmup = EmaWarmup::kRamp;
+  spec.decay = 0.5;  // its default: the other values are too
+  CHECK(ema_decay(spec, 1) == 0.001);
+  CHECK(ema_decay(spec, 100) == doctest::Approx(0.1));
+  CHECK(ema_decay(spec, 500) == 0.5);
+  CHECK(ema_decay(spec, 1000) == 0.5);
+  spec = EmaSpec{0.999, EmaWarmup::kRamp, 0, 0.0, 0.0075, 75};
+  CHECK(ema_decay(spec, 74) == 0);
+  CHECK(ema_decay(spec, 75) == 0);
+  CHECK(ema_decay(spec, 76) == 0.0075);
+  CHECK(ema_decay(spec, 100) == doctest::Approx(0.1875));
+  CHECK(ema_decay(spec, 208) == doctest::Approx(0.9975));
+  CHECK(ema_decay(spec, 209) == 0.999);
+  // 4, then 8 from the first update on: 6 after one with 0.5, 7.8 after one with 0.1.
+  spec = EmaSpec{0.9, EmaWarmup::kRamp, 0, 0.5, 0.1, 1};
+  double average = 4;
+  average += (1 - ema_decay(spec, 1)) * (8 - average);
+  CHECK(average == 6);
+  average += (1 - ema_decay(spec, 2)) * (8 - average);
+  CHECK(average == doctest::Approx(7.8));
+}
+
+TEST_CASE("ema: a decay of zero is a copy, bit by bit") {
+  auto spec = golden_spec();
+  spec.ema = EmaSpec{0.5, EmaWarmup::kRamp, 0, 0.0, 0.5, 100};
+  Fixture fixture(spec);
+  RoleOptimizer optimizer(fixture.role, 100);
+  for (int64_t step = 1; step <= 3; ++step) {
+    fixture.put_grad({0.1, -0.2, 0.3});
+    optimizer.update(step, 1.0);
+    CHECK(at::equal(fixture.role.average(), fixture.role.master()));
+  }
 }
 
 TEST_CASE("ema: the average follows the role's own updates") {

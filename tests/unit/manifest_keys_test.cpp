@@ -427,11 +427,12 @@ TEST_CASE("documented keys: each that is taken changes what the run reads") {
   const auto plain = folder.load(kFull);
   // Values that say what is so without them, or that a test of their own has.
   const std::set<std::string> same = {
-      "models.student.type",      "models.student.config", "models.student.lora.enable",
-      "models.student.trainable", "method.type",           "method.roles",
-      "prepare[0].type",          "prepare[0].roles",      "losses[0].type",
-      "losses[0].roles",          "training.data.type",    "training.data.data_path",
-      "callbacks.beep.type",      "callbacks.beep.roles",  "callbacks.beep.every_steps"};
+      "models.student.type",       "models.student.config", "models.student.lora.enable",
+      "models.student.trainable",  "method.type",           "method.roles",
+      "prepare[0].type",           "prepare[0].roles",      "losses[0].type",
+      "losses[0].roles",           "training.data.type",    "training.data.data_path",
+      "callbacks.ema.warmup",      "callbacks.beep.type",   "callbacks.beep.roles",
+      "callbacks.beep.every_steps"};
   for (const auto& documented : kKeys) {
     if (documented.kind != kBuilt || same.count(documented.key) != 0) {
       continue;

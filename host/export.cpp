@@ -67,6 +67,7 @@ void export_weights(const Options& options) {
   request.type = type_of(options.dtype);
   request.base = options.base;
   request.overwrites = options.overwrites;
+  request.merges = options.merges;
   request.verifies = options.verifies;
   const MemoryPeak memory;
   const auto report = export_role(request);

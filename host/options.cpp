@@ -137,7 +137,8 @@ Form export_form() {
                "a pipeline whose other components are taken over; if not said, what the role was "
                "loaded from");
   form.named.add_options()("weights", po::value<std::string>()->default_value("live"),
-                           "live, or ema for the averaged ones");
+                           "live, or ema for the averaged ones")(
+      "merged", "of a role with adapters the whole weights with the adapters in them");
   add_common(form);
   return form;
 }
@@ -425,6 +426,7 @@ void read_transfer(const po::variables_map& values, Command command, Options& op
   }
   options.base = value_or<std::string>(values, "base", "");
   options.overwrites = values.count("overwrite") != 0;
+  options.merges = values.count("merged") != 0;
   if (values.count("dtype") != 0) {
     options.dtype = word_of(values, "dtype", {"fp32", "bf16", "fp16"});
   }

@@ -62,6 +62,7 @@ struct Options {
   std::string role;            // kExport, kImport
   std::filesystem::path base;  // kExport, kImport; may be empty
   bool overwrites = false;     // kExport, kImport
+  bool merges = false;         // kExport
   bool verifies = false;       // kExport, kImport, kInspect
   bool is_averaged = false;    // kExport: the averaged weights
   std::string dtype;           // kExport, kImport: "fp32", "bf16", "fp16" or ""

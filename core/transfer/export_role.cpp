@@ -14,6 +14,7 @@
 #include "core/base/text.hpp"
 #include "core/checkpoint/folders.hpp"
 #include "core/plugin/host_table.hpp"
+#include "core/transfer/merged_tensors.hpp"
 #include "core/transfer/output_folder.hpp"
 #include "core/transfer/numbers.hpp"
 #include "core/transfer/saved_run.hpp"
@@ -182,8 +183,11 @@ class Export {
         source_(open_dcp_tensors(run_.folder / kDcpFolder)) {
     report_.checkpoint = run_.folder;
     report_.step = run_.record.step;
-    check_is_whole();
+    if (role_.adapters.empty()) {
+      check_is_whole();
+    }
     find_base();
+    check_merging();
   }
 
   ExportReport run() {
@@ -192,6 +196,9 @@ class Export {
       sources.push_back(report_.base);
     }
     OutputFolder folder(request_.output, {request_.overwrites, kExportRecord, sources});
+    if (writes_adapters()) {
+      report_.base.clear();
+    }
     if (is_pipeline(report_.base)) {
       std::vector<std::string> parts;
       for (const auto& [name, part] : role_.parts) {
@@ -200,7 +207,11 @@ class Export {
       report_.copy = copy_pipeline(report_.base, folder.path(), parts, kExportRecord);
     }
     for (const auto& [name, part] : role_.parts) {
-      write_part(folder.path(), name, part);
+      if (writes_adapters()) {
+        write_adapters(folder.path(), name);
+      } else {
+        write_part(folder.path(), name, part);
+      }
     }
     write_file(folder.path() / kExportRecord, record_of(request_, run_, report_).dump(2) + "\n");
     folder.publish();
@@ -208,6 +219,73 @@ class Export {
   }
 
  private:
+  bool writes_adapters() const { return !role_.adapters.empty() && !request_.merges; }
+
+  void check_merging() {
+    if (request_.merges && role_.adapters.empty()) {
+      throw Error(Fault::kUsage, cat(run_.folder.string(), ": role '", request_.role,
+                                     "' has no adapters to merge"));
+    }
+    if (!request_.merges) {
+      return;
+    }
+    if (report_.base.empty()) {
+      report_.base = role_.init_from;
+    }
+    std::error_code ignored;
+    if (report_.base.empty() || !fs::is_directory(report_.base, ignored)) {
+      throw Error(Fault::kData,
+                  cat("the weights that role '", request_.role, "' was trained on are not there",
+                      report_.base.empty() ? "" : ": " + report_.base.string()),
+                  "name their folder: --base");
+    }
+  }
+
+  const AdapterConfig& adapters_of(const std::string& part) const {
+    const auto place = std::distance(role_.parts.begin(), role_.parts.find(part));
+    return role_.adapters.size() == 1 ? role_.adapters[0]
+                                      : role_.adapters.at(static_cast<size_t>(place));
+  }
+
+  std::unique_ptr<TensorFiles> base_weights(const std::string& part) const {
+    const auto folder = place(report_.base, part);
+    return open_weights(find_weight_files(folder, part), folder);
+  }
+
+  std::string prefix_of(const std::string& part) const {
+    return cat(request_.is_averaged ? "ema." : "roles.", request_.role, ".", part, ".");
+  }
+
+  // One folder of PEFT for each part; for one part the output itself.
+  void write_adapters(const fs::path& root, const std::string& name) {
+    const auto prefix = prefix_of(name);
+    std::vector<TensorCopy> copies;
+    for (auto at = source_->tensors().lower_bound(prefix);
+         at != source_->tensors().end() && at->first.starts_with(prefix); ++at) {
+      const auto own = at->first.substr(prefix.size());
+      if (own.ends_with(kAdapterA) || own.ends_with(kAdapterB)) {
+        copies.push_back({kAdapterPrefix + own, at->first,
+                          request_.type != nullptr ? request_.type : at->second.type});
+      }
+    }
+    const auto folder = role_.parts.size() == 1 ? root : root / name;
+    fs::create_directories(folder);
+    ExportedPart done{role_.parts.size() == 1 ? "" : name, copies.size(), 0, 0};
+    auto file = write_component(folder, *source_, copies).at(0);
+    if (request_.verifies) {
+      verify_component(folder, *source_, copies);
+    }
+    fs::rename(file.path, folder / kAdapterWeightsFile);
+    file.path = fs::relative(folder / kAdapterWeightsFile, root);
+    report_.files.push_back(std::move(file));
+    write_file(folder / kAdapterConfigFile, adapters_of(name).to_json(role_.init_from));
+    for (const auto& copy : copies) {
+      done.numbers += source_->shape(copy.source).numel();
+      done.bytes += source_->shape(copy.source).numel() * copy.type->bits / 8;
+    }
+    report_.parts.push_back(std::move(done));
+  }
+
   // Weights that never change are not in a checkpoint.
   void check_is_whole() const {
     const auto prefix = cat("roles.", request_.role, ".");
@@ -260,9 +338,16 @@ class Export {
   void write_part(const fs::path& root, const std::string& name, const SavedPart& part) {
     const ExportBase base(report_.base.empty() ? fs::path() : place(report_.base, name));
     const auto ending = cat(request_.role, ".", name, ".");
-    const auto copies =
-        tensors_of(*source_, "roles." + ending, request_.is_averaged ? "ema." + ending : "",
-                   request_.type, base);
+    std::unique_ptr<TensorFiles> merged;
+    if (request_.merges) {
+      merged = std::make_unique<MergedTensors>(base_weights(name), *source_, prefix_of(name),
+                                               adapters_of(name));
+    }
+    const TensorFiles& source = merged != nullptr ? *merged : *source_;
+    const auto copies = merged != nullptr ? tensors_of(source, "", "", request_.type, base)
+                                          : tensors_of(source, "roles." + ending,
+                                                       request_.is_averaged ? "ema." + ending : "",
+                                                       request_.type, base);
     const auto folder = place(root, name);
     std::error_code error;
     fs::create_directories(folder, error);
@@ -270,14 +355,14 @@ class Export {
       throw Error(Fault::kData, cat(folder.string(), ": cannot make it: ", error.message()));
     }
     ExportedPart done{name == kUnnamedPart ? "" : name, copies.size(), 0, 0};
-    for (auto& file : write_component(folder, *source_, copies, request_.shard_limit)) {
+    for (auto& file : write_component(folder, source, copies, request_.shard_limit)) {
       file.path = fs::relative(file.path, root);
       report_.files.push_back(std::move(file));
     }
     const auto config = folder / "config.json";
     write_file(config, config_text(part, base));
     for (const auto& copy : copies) {
-      auto shape = source_->shape(copy.source);
+      auto shape = source.shape(copy.source);
       shape.type = copy.type;
       done.numbers += shape.numel();
       done.bytes += shape.bytes();
@@ -285,9 +370,9 @@ class Export {
     report_.parts.push_back(std::move(done));
     if (request_.verifies) {
       if (base.weights() != nullptr) {
-        compare_names(*base.weights(), *source_, copies);
+        compare_names(*base.weights(), source, copies);
       }
-      verify_component(folder, *source_, copies);
+      verify_component(folder, source, copies);
     }
   }
 

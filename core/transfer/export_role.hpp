@@ -23,6 +23,7 @@ struct ExportRequest {
   const WeightType* type = nullptr;  // of the written numbers; nullptr: the base's, else as saved
   std::filesystem::path base;        // a pipeline or one component; empty: the role's init_from,
                                      // if that is a pipeline
+  bool merges = false;               // adapters into the weights of the base
   bool overwrites = false;           // an earlier export at `output`
   bool verifies = false;             // see export_role()
   uint64_t shard_limit = kMaxShardBytes;
@@ -50,8 +51,10 @@ struct ExportReport {
 // weights are from and the digest of every file. `output` appears when all of it is written and
 // checked. `verifies`: every tensor is read again and compared bit by bit with the checkpoint, and
 // names and shapes with those of the base's own weights.
-// Memory: two blocks of a tensor (kTensorBlock) and what is mapped of the checkpoint.
-// Throws Error(kData), and Error(kUsage) for a role or weights that the checkpoint does not have.
+// Of a role with adapters: these alone, in folders as PEFT writes them; with `merges` the weights
+// of the base, or else of the role's init_from, with the adapters in them (MergedTensors). Memory:
+// two blocks of a tensor (kTensorBlock) and what is mapped of the checkpoint. Throws Error(kData),
+// and Error(kUsage) for a role or weights that the checkpoint does not have.
 LIMBECK_API ExportReport export_role(const ExportRequest& request);
 
 }  // namespace limbeck

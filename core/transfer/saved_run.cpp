@@ -39,6 +39,9 @@ SavedRole read_saved_role(const ordered_json& object) {
     role.parts.emplace(name,
                        SavedPart{part.at("class").get<std::string>(), part.at("config").dump()});
   }
+  for (const auto& adapter : object.value("adapters", ordered_json::array())) {
+    role.adapters.push_back(parse_adapter_config(adapter.dump(), kRecordFile));
+  }
   return role;
 }
 

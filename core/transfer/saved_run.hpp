@@ -10,6 +10,7 @@
 
 #include "core/base/export.hpp"
 #include "core/checkpoint/record.hpp"
+#include "core/weights/adapters.hpp"
 
 namespace limbeck {
 
@@ -32,6 +33,7 @@ struct SavedRole {
   bool is_averaged = false;
   int64_t parameters = 0;  // numbers in all its weights, also those that are not saved
   std::map<std::string, SavedPart> parts;
+  std::vector<AdapterConfig> adapters;  // of each part, or one for all; empty: none
 };
 
 struct SavedRun {

@@ -46,9 +46,8 @@ T by_pattern(const std::vector<std::pair<std::string, T>>& patterns,
 
 class ConfigReader {
  public:
-  explicit ConfigReader(const fs::path& folder) : path_(folder / kAdapterConfigFile) {
-    const auto text = read_file(path_);
-    json_ = parse_strict(text, path_, "its text");
+  ConfigReader(const std::string& text, const fs::path& path)
+      : path_(path), json_(parse_strict(text, path, "its text")) {
     if (!json_.is_object()) {
       fail("it is no JSON object");
     }
@@ -143,8 +142,6 @@ class ConfigReader {
       }
       list.push_back(item.get<std::string>());
     }
-    // PEFT writes a set, in any order.
-    std::sort(list.begin(), list.end());
     return list;
   }
 
@@ -265,7 +262,11 @@ AdapterConfig read_adapter_config(const fs::path& folder) {
             ? "adapter_model.bin is a pickle, which is not read: save it again as safetensors"
             : "");
   }
-  return ConfigReader(folder).read();
+  return parse_adapter_config(read_file(folder / kAdapterConfigFile), folder / kAdapterConfigFile);
+}
+
+AdapterConfig parse_adapter_config(const std::string& text, const fs::path& path) {
+  return ConfigReader(text, path).read();
 }
 
 }  // namespace limbeck

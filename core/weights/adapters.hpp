@@ -53,5 +53,8 @@ LIMBECK_API bool is_adapter_folder(const std::filesystem::path& folder);
 // does not compute: other types than LORA, DoRA, biases, modules_to_save, fan_in_fan_out, layers
 // chosen by number, weights that are no safetensors.
 LIMBECK_API AdapterConfig read_adapter_config(const std::filesystem::path& folder);
+// The same of the text of such a file; `path` is for messages.
+LIMBECK_API AdapterConfig parse_adapter_config(const std::string& text,
+                                               const std::filesystem::path& path);
 
 }  // namespace limbeck

@@ -7,3 +7,5 @@ add_test(NAME limbeck_adapters.e2e
                  ${PROJECT_BINARY_DIR}/bin/limbeck)
 set_tests_properties(limbeck_adapters.e2e PROPERTIES LABELS e2e SKIP_RETURN_CODE 77 ENVIRONMENT
                                                      OMP_NUM_THREADS=1)
+
+limbeck_test(limbeck_e2e_test LABEL e2e SOURCES e2e/adapter_export_test.cpp)

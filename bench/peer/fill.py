@@ -2,9 +2,10 @@
 """Numbers without a generator: the same in every language and every version of every library.
 
     u(j, k) in [-1, 1): a hash of the element's row-major index j and the tensor's key k
-    parameters: k is the place of the name in the ASCII-sorted list of all names
+    parameters: k is the place of the name in the ASCII-sorted list of all names, plus that of
+                the role
     data:       1.7 u(j, k) with k = 1 000 000 + 100 * group + purpose, j over the whole batch;
-                the group is the number of the step, from 0
+                the group is the number of the step, from 0; of DMD2 that of the round, two a step
 """
 
 import numpy as np
@@ -12,6 +13,9 @@ import numpy as np
 from .sizes import Size
 
 LATENTS, TEXT, NOISE, TIMESTEP = range(4)  # purposes
+ROLLOUT = 10  # ROLLOUT + i: noise number i of a rollout
+ROLES = {"student": 0, "teacher": 10_000, "critic": 20_000}  # first keys of their parameters
+_NEGATIVE_TEXT_KEY = 900_000
 _DATA_KEY = 1_000_000
 _DATA_SCALE = 1.7
 
@@ -64,3 +68,24 @@ def timesteps(size: Size, group: int) -> np.ndarray:
     n, s = size.common["levels"], size.common["flow_shift"]
     x = (n - np.floor(places(size, group) * n)) / n
     return (n * s * x / (1.0 + (s - 1.0) * x)).astype(np.float32)
+
+
+def score_timesteps(size: Size, group: int) -> np.ndarray:
+    """clamp(1000 S(floor(1000 U) / 1000), t_min, t_max), float32."""
+    n, s, dmd2 = size.common["levels"], size.common["flow_shift"], size.common["dmd2"]
+    x = np.floor(places(size, group) * n) / n
+    t = n * s * x / (1.0 + (s - 1.0) * x)
+    return np.clip(t, dmd2["t_min"], dmd2["t_max"]).astype(np.float32)
+
+
+def few_steps(size: Size) -> list[float]:
+    """The timesteps of the student's sampler, on the shifted schedule."""
+    n, s = size.common["levels"], size.common["flow_shift"]
+    return [n * s * (t / n) / (1.0 + (s - 1.0) * (t / n)) for t in size.common["dmd2"]["steps"]]
+
+
+def negative_text(size: Size) -> np.ndarray:
+    """The text that guidance leads away from, [tokens, width], float32."""
+    shape = (size.text_len, size.text_dim)
+    u = uniform(int(np.prod(shape)), _NEGATIVE_TEXT_KEY)
+    return (_DATA_SCALE * u).reshape(shape).astype(np.float32)

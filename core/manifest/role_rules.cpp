@@ -235,14 +235,39 @@ void check_trainable(Draft& draft, const User& method) {
   }
 }
 
+// Components of the loaded plugins that have a role of this name and are not in the manifest.
+std::vector<std::string> takers_of(const Draft& draft, const std::string& role) {
+  std::set<const Component*> in_use;
+  for (const ComponentSpec* spec : users(draft.manifest)) {
+    in_use.insert(spec->component);
+  }
+  std::vector<std::string> names;
+  for (const auto& component : draft.registry->components()) {
+    if (in_use.count(&component) > 0) {
+      continue;
+    }
+    for (const auto& needed : roles_of(component)) {
+      if (needed.name == role) {
+        names.push_back(component.name());
+      }
+    }
+  }
+  return names;
+}
+
 void check_unused(Draft& draft, const std::set<std::string>& used) {
   for (const auto& role : draft.manifest.roles) {
-    if (used.count(role.name) == 0) {
-      draft.diagnostics.error(
-          role.at, cat(role.model.key, ": nothing uses this role"),
-          cat("remove it, or name it where it is meant: roles = { ... = \"", role.name,
-              "\" }; names in use: ", or_none({used.begin(), used.end()})));
+    if (used.count(role.name) > 0) {
+      continue;
     }
+    const auto takers = takers_of(draft, role.name);
+    draft.diagnostics.error(
+        role.at, cat(role.model.key, ": nothing uses this role"),
+        takers.empty()
+            ? cat("remove it, or name it where it is meant: roles = { ... = \"", role.name,
+                  "\" }; names in use: ", or_none({used.begin(), used.end()}))
+            : cat("remove it, or add what reads it; loaded components with a role of this name: ",
+                  join(takers)));
   }
 }
 

@@ -253,6 +253,15 @@ void check_losses(Draft& draft) {
                             cat("losses: ", describe(*method), " takes no terms of loss"),
                             "remove [[losses]], or choose a method that provides limbeck.terms/1");
   }
+  for (const auto& loss : manifest.losses) {
+    if (loss.weight == 0) {
+      draft.diagnostics.warn(loss.component.at,
+                             cat(loss.component.key,
+                                 ".weight is 0: the term is computed, with all "
+                                 "that it asks of networks, and has no effect"),
+                             "remove the term");
+    }
+  }
 }
 
 void warn_callbacks_without_validation(Draft& draft) {

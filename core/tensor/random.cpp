@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tensor/random.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -132,6 +133,13 @@ lb_status* random_integers(
   return guarded([&] {
     check_key(key);
     TORCH_CHECK(low < high, "integers(): the range [", low, ", ", high, ") is empty");
+    if (!recorded.empty()) {
+      const auto values = replayed(*key, {count}).to(at::kLong).cpu().contiguous();
+      std::copy_n(values.const_data_ptr<int64_t>(), count, out);
+      TORCH_CHECK(std::all_of(out, out + count, [&](int64_t i) { return low <= i && i < high; }),
+                  "a recorded draw '", key->purpose, "' is outside [", low, ", ", high, ")");
+      return;
+    }
     const uint64_t seed = fold_key(*key);
     const auto range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
     for (uint32_t i = 0; i < count; ++i) {

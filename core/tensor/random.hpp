@@ -28,7 +28,7 @@ struct RandomContext {
 };
 void set_random_context(const RandomContext& context);
 
-// From here on normal() and uniform() return recorded tensors instead of generated ones, for
+// From here on normal(), uniform() and integers() return recorded tensors, not generated ones, for
 // comparisons with other programs: entries "<purpose>/<step>/<micro>/<index>" of a safetensors
 // file. A draw that was not recorded is an error. An empty map ends it. [control]
 void set_recorded_draws(std::map<std::string, at::Tensor> draws);

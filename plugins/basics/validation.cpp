@@ -17,7 +17,7 @@
 namespace basics {
 namespace {
 
-enum Role : uint32_t { kStudent, kVae, kTextEncoder };
+enum Role : uint32_t { kStudent, kVae, kPromptEncoder };
 
 constexpr const char* kComponent = "validation";
 
@@ -44,9 +44,9 @@ std::vector<std::string> repeat(const std::vector<std::string>& items, int64_t t
 // What the student reads beside `noisy` and `timestep`: the encoded prompts.
 lb::Batch encode(const lb::Models& models, const std::vector<std::string>& prompts) {
   lb::Batch text;
-  if (models.has(kTextEncoder)) {
+  if (models.has(kPromptEncoder)) {
     const lb::Batch encoded =
-        models.run(kTextEncoder, lb::Batch().set("prompt", prompts), LB_RUN_NO_GRAD);
+        models.run(kPromptEncoder, lb::Batch().set("prompt", prompts), LB_RUN_NO_GRAD);
     text.set("context", encoded["context"]);
     const lb::Tensor mask = encoded.find("context_mask");
     if (mask.defined()) {
@@ -64,6 +64,15 @@ Validation::Validation(const Options& options) : options_(options) {
   if (!shape.empty() && (shape.size() != 4 || !is_positive)) {
     throw lb::Error(LB_INVALID_ARGUMENT,
                     "latent_shape needs four positive numbers: [channels, frames, height, width]");
+  }
+  const std::vector<double>& timesteps = options_.timesteps;
+  const bool descends = std::adjacent_find(timesteps.begin(), timesteps.end(),
+                                           std::less_equal<>()) == timesteps.end();
+  if (!timesteps.empty() && (!descends || timesteps.front() > lb::diffusion::kTimeScale ||
+                             timesteps.back() <= 0.0 || options_.has_sampling_steps)) {
+    throw lb::Error(LB_INVALID_ARGUMENT,
+                    "timesteps must descend within (0, 1000], such as [1000, 750, 500, 250], and "
+                    "take the place of sampling_steps");
   }
 }
 
@@ -140,13 +149,21 @@ std::vector<Clip> Validation::make_clips(const lb::Event& event,
   const auto count = static_cast<int64_t>(prompts.size());
   std::vector<int64_t> sizes = latent_shape(event);
   sizes.insert(sizes.begin(), count);
-  const lb::Tensor noise =
-      lb::Draws(0, 0).normal("validation.noise", sizes, static_cast<uint32_t>(options_.seed));
+  const auto seed = static_cast<uint32_t>(options_.seed);
+  std::vector<lb::Tensor> noises = {lb::Draws(0, 0).normal("validation.noise", sizes, seed)};
+  for (size_t j = 1; j < options_.timesteps.size(); ++j) {
+    noises.push_back(
+        lb::Draws(0, static_cast<uint32_t>(j)).normal("validation.renoise", sizes, seed));
+  }
   std::vector<Clip> clips;
   for (int64_t first = 0; first < count; first += options_.batch_size) {
     const int64_t size = std::min(options_.batch_size, count - first);
     const std::vector<std::string> part(prompts.begin() + first, prompts.begin() + first + size);
-    const lb::Tensor latents = denoise(event, noise.narrow(0, first, size), part);
+    std::vector<lb::Tensor> own;
+    for (const lb::Tensor& noise : noises) {
+      own.push_back(noise.narrow(0, first, size));
+    }
+    const lb::Tensor latents = denoise(event, own, part);
     const lb::Batch decoded =
         event.models().run(kVae, lb::Batch().set("latents", latents), LB_RUN_NO_GRAD);
     for (Clip& clip : to_clips(decoded["pixels"], static_cast<int>(options_.scale))) {
@@ -160,7 +177,7 @@ std::vector<Clip> Validation::make_clips(const lb::Event& event,
 }
 
 lb::Tensor Validation::denoise(const lb::Event& event,
-                               const lb::Tensor& noise,
+                               const std::vector<lb::Tensor>& noises,
                                const std::vector<std::string>& prompts) const {
   const lb::Models models = event.models();
   const auto count = static_cast<int64_t>(prompts.size());
@@ -168,21 +185,18 @@ lb::Tensor Validation::denoise(const lb::Event& event,
   const double g = options_.has_guidance_scale
                        ? options_.guidance_scale
                        : run.number("pipeline.guidance_scale", options_.guidance_scale);
-  const int64_t steps = sampling_steps(event);
-  const bool is_guided = g != 1.0 && models.has(kTextEncoder);
+  const bool is_guided = g != 1.0 && models.has(kPromptEncoder);
   const lb::Batch conditional = encode(models, prompts);
   const lb::Batch unconditional =
       is_guided ? encode(models, repeat({options_.negative_prompt}, count)) : lb::Batch();
   const bool is_averaged = options_.use_ema && models.has(kStudent, "limbeck.averaged/1");
   const uint32_t flags = is_averaged ? LB_RUN_NO_GRAD | LB_RUN_AVERAGED : LB_RUN_NO_GRAD;
   const double time_scale = models.facts(kStudent).number("time_scale", lb::diffusion::kTimeScale);
-  const double s =
-      options_.flow_shift > 0.0 ? options_.flow_shift : run.number("pipeline.flow_shift", 1.0);
-  const std::vector<double> levels = lb::diffusion::euler_sigmas(steps, s);
+  const std::vector<double> sigmas = levels(event);
 
-  lb::Tensor x = noise;
-  for (size_t j = 0; j + 1 < levels.size(); ++j) {
-    const lb::Tensor timestep = lb::full({count}, time_scale * levels[j]);
+  lb::Tensor x = noises[0];
+  for (size_t j = 0; j + 1 < sigmas.size(); ++j) {
+    const lb::Tensor timestep = lb::full({count}, time_scale * sigmas[j]);
     const auto velocity = [&](const lb::Batch& text) {
       lb::Batch in = text;
       in.set("noisy", x).set("timestep", timestep);
@@ -192,12 +206,31 @@ lb::Tensor Validation::denoise(const lb::Event& event,
     if (is_guided) {
       v = lb::diffusion::guide(velocity(unconditional), v, g);
     }
-    x = lb::add_scaled(x, v, levels[j + 1] - levels[j]);
+    const bool renoises = !options_.timesteps.empty() && j + 1 < noises.size();
+    x = renoises ? lb::diffusion::renoise_step(x, v, sigmas[j], sigmas[j + 1], noises[j + 1])
+                 : lb::add_scaled(x, v, sigmas[j + 1] - sigmas[j]);
   }
   return x;
 }
 
+std::vector<double> Validation::levels(const lb::Event& event) const {
+  if (options_.timesteps.empty()) {
+    const double s = options_.flow_shift > 0.0 ? options_.flow_shift
+                                               : event.facts().number("pipeline.flow_shift", 1.0);
+    return lb::diffusion::euler_sigmas(sampling_steps(event), s);
+  }
+  std::vector<double> sigmas;
+  for (const double timestep : options_.timesteps) {
+    sigmas.push_back(timestep / lb::diffusion::kTimeScale);
+  }
+  sigmas.push_back(0.0);
+  return sigmas;
+}
+
 int64_t Validation::sampling_steps(const lb::Event& event) const {
+  if (!options_.timesteps.empty()) {
+    return static_cast<int64_t>(options_.timesteps.size());
+  }
   const auto own = static_cast<double>(options_.sampling_steps);
   return static_cast<int64_t>(options_.has_sampling_steps
                                   ? own
@@ -206,7 +239,7 @@ int64_t Validation::sampling_steps(const lb::Event& event) const {
 
 // A student that was made for text cannot be sampled without any, nor be guided by one.
 void Validation::check_text(const lb::Event& event) const {
-  if (event.models().has(kTextEncoder)) {
+  if (event.models().has(kPromptEncoder)) {
     return;
   }
   if (event.models().facts(kStudent).number("context.width", 0.0) > 0) {

@@ -15,9 +15,11 @@ namespace basics {
 // steps can be compared. Also answers `limbeck sample`.
 //
 // Sampler: Euler steps x <- x + (sigma_next - sigma) v over the levels S_s(1 - j / steps), from
-// noise at 1 to 0, in f32. Guidance g: v = u + g (c - u) with u the velocity for `negative_prompt`;
-// for g = 1, and without a text encoder, u is not computed. Video k of the run starts from row k of
-// draw "validation.noise" of step 0, whatever `batch_size` is.
+// noise at 1 to 0, in f32. With `timesteps`, for a distilled student: x <- (1 - sigma_next) x0 +
+// sigma_next noise with x0 = x - sigma v and fresh noise, over the levels timestep / 1000 and 0,
+// not shifted again. Guidance g: v = u + g (c - u) with u the velocity for `negative_prompt`; for g
+// = 1, and without a text encoder, u is not computed. Video k of the run starts from row k of draw
+// "validation.noise" of step 0, whatever `batch_size` is.
 //
 // Writes <output_dir>/validation/step_<n>.png (strips of frames, one row for each prompt) and .gif,
 // and hands both to the trackers, with the prompts as caption, as validation_frames_<steps>_steps
@@ -40,6 +42,7 @@ class Validation final : public lb::Callback {
     int64_t num_videos_per_prompt = 1;
     int64_t sampling_steps = 40;
     bool has_sampling_steps = false;
+    std::vector<double> timesteps;
     double guidance_scale = 1.0;
     bool has_guidance_scale = false;
     std::string negative_prompt;
@@ -61,6 +64,9 @@ class Validation final : public lb::Callback {
         "Steps of the sampler.\n\nLeft out: num_inference_steps of [pipeline] if that is set.",
         "[1, inf)");
       v.given("sampling_steps", has_sampling_steps);
+      v("timesteps", timesteps,
+        "Timesteps of a few-step sampler, descending within (0, 1000], for a distilled student; "
+        "none: Euler steps.");
       v("guidance_scale", guidance_scale,
         "Strength of guidance by the prompt; 1 is without and costs half.\n\nLeft out: "
         "guidance_scale of [pipeline] if that is set.",
@@ -94,11 +100,14 @@ class Validation final : public lb::Callback {
   // The videos of the prompts, one for each.
   std::vector<Clip> make_clips(const lb::Event& event,
                                const std::vector<std::string>& prompts) const;
-  // Denoises `noise` [b, c, T, h, w] for as many prompts and returns the latents.
+  // Denoises noises[0] [b, c, T, h, w] for as many prompts and returns the latents; the others are
+  // the fresh noise of a few-step sampler.
   lb::Tensor denoise(const lb::Event& event,
-                     const lb::Tensor& noise,
+                     const std::vector<lb::Tensor>& noises,
                      const std::vector<std::string>& prompts) const;
   int64_t sampling_steps(const lb::Event& event) const;
+  // The levels that the sampler visits, from the noisiest, and 0.
+  std::vector<double> levels(const lb::Event& event) const;
   std::vector<int64_t> latent_shape(const lb::Event& event) const;
   void check_text(const lb::Event& event) const;
 

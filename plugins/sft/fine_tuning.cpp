@@ -29,6 +29,8 @@ lb::Tensor FineTuning::loss(const lb::Step& step) {
   // The error is a difference of nearly equal numbers: 16 bits are not enough for it.
   const lb_dtype type = prediction.dtype() == LB_F64 ? LB_F64 : LB_F32;
   prediction = prediction.to(type);
+  auto values = batch.copy();
+  values.set("velocity", prediction);
   auto target = batch["latents"].to(type);
   if (precondition_outputs_) {
     const auto sigma = diffusion::per_video(diffusion::sigma_of(batch["timestep"].to(type)));
@@ -37,7 +39,6 @@ lb::Tensor FineTuning::loss(const lb::Step& step) {
     target = diffusion::velocity(target, batch["noise"].to(type));
   }
 
-  auto values = batch.copy();
   values.set("prediction", prediction).set("target", target);
   auto loss = step.terms(kStudent, values);
   if (!loss.defined()) {

@@ -33,7 +33,8 @@ class FineTuning : public lb::Method {
       : precondition_outputs_(options.precondition_outputs) {}
 
   // The manifest's [[losses]] of "prediction" and "target", or the mean squared error of the two,
-  // in f32 (f64 for a network in f64). Metric: "loss".
+  // in f32 (f64 for a network in f64). Terms also get "velocity", what the network predicted: the
+  // same as "prediction" unless outputs are preconditioned. Metric: "loss".
   lb::Tensor loss(const lb::Step& step) override;
 
  private:

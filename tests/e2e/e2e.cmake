@@ -12,6 +12,7 @@ limbeck_test(
   e2e/inspect_test.cpp
   e2e/program.cpp
   e2e/swap_test.cpp
+  e2e/teacher_loss_test.cpp
   e2e/wrong_input_test.cpp
   LIBRARIES
   limbeck_parquet_files

@@ -48,7 +48,8 @@ std::vector<Case> cases() {
   return {sft(),
           {"tests/e2e/tiny_sft.toml",
            {"models.student.lora={enable=true, rank=2, alpha=4}",
-            "models.student.init_from=\"" + trained() + "\""}}};
+            "models.student.init_from=\"" + trained() + "\""}},
+          {"tests/e2e/tiny_dmd2.toml", {}}};
 }
 
 // How often random things are tried; scripts/soak asks for more.

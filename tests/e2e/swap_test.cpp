@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Somebody else's method and model family, built against an installed limbeck, are put into a run
-// by editing the manifest, and nothing else.
+// Somebody else's method, loss and model family, built against an installed limbeck, are put into a
+// run by editing the manifest, and nothing else.
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -19,7 +19,7 @@ std::string sanitized() {
   return kind.empty() ? "" : " -DCMAKE_CXX_FLAGS='-fsanitize=" + kind + " -fno-sanitize=vptr'";
 }
 
-// The folder of the two plugins, built once, and the prefix they were built against.
+// The folder of the plugins, built once, and the prefix they were built against.
 struct Outside {
   Outside() {
     shell("cmake --install '" LIMBECK_BINARY_DIR "' --prefix '" + folder / "prefix" + "'");
@@ -72,6 +72,29 @@ TEST_CASE("swap: a method in plain C from outside the tree") {
     CHECK(with_c[i] > 0);
     CHECK(with_c[i] < shipped[i]);  // it weighs errors by sigma^2 < 1
   }
+}
+
+TEST_CASE("swap: a loss in plain C from outside the tree that asks a teacher") {
+  const auto text =
+      replaced(kTiny, "\"quickstart\"]",
+               "\"quickstart\", \"" + outside().folder / "build/teacher_mse.so" + "\"]");
+  const auto config_begin = text.find("[models.student.config]");
+  const auto config_end = text.find("[models.student.ema]");
+  // A fresh network as teacher: its last layer is zero, so its velocity is zero.
+  const auto teacher =
+      "[models.teacher]\ntype = \"wan\"\n" +
+      replaced(text.substr(config_begin, config_end - config_begin), "student", "teacher");
+  const auto both = replaced(text, "[method]", teacher + "[method]");
+  const auto with_teacher = losses(replaced(both, "velocity_mse", "teacher_mse"));
+
+  REQUIRE(with_teacher.size() == 4);
+  CHECK(with_teacher[0] == 0);  // so is the student's
+  const auto on_data =
+      replaced(both, "[[losses]]\n", "[[losses]]\ntype = \"teacher_mse\"\n[[losses]]\n");
+  const auto mixed = losses(on_data);
+  const auto plain = losses(kTiny);
+  CHECK(mixed[0] == plain[0]);
+  CHECK(mixed[3] > plain[3]);  // the teacher holds it back
 }
 
 TEST_CASE("swap: a model family that shares libtorch from outside the tree") {

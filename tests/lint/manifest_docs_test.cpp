@@ -12,8 +12,8 @@
 namespace {
 
 const std::string kCommand = "LIMBECK_PLUGIN_PATH= '" LIMBECK_BINARY_DIR
-                             "/bin/limbeck' schema wan sft basics parquet "
-                             "quickstart --format ";
+                             "/bin/limbeck' schema wan sft dmd2 basics parquet "
+                             "stored_text quickstart --format ";
 
 std::string file_text(const std::string& path) {
   std::ifstream file(LIMBECK_SOURCE_DIR "/" + path, std::ios::binary);
@@ -26,7 +26,8 @@ std::string file_text(const std::string& path) {
 
 TEST_CASE("manifest documents: the committed ones are as the tables are now") {
   const std::string rewrite =
-      "write it again: build/release/bin/limbeck schema wan sft basics parquet quickstart --format ";
+      "write it again: build/release/bin/limbeck schema wan sft dmd2 basics parquet stored_text "
+      "quickstart --format ";
   CHECK_MESSAGE((file_text("docs/manifest.md") == limbeck::lint::output_of(kCommand + "markdown")),
                 rewrite << "markdown > docs/manifest.md");
   CHECK_MESSAGE(

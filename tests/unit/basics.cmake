@@ -30,6 +30,21 @@ limbeck_test(
   ${_basics}/tensorboard.cpp
   ${_basics}/text_dropout.cpp
   ${_basics}/validation.cpp
+  ${_basics}/velocity_error.cpp
   ${_basics}/velocity_mse.cpp
   LIBRARIES
   limbeck_media)
+# Losses that see other networks.
+limbeck_test(
+  teacher_losses_test
+  TORCH
+  LABEL
+  unit
+  SOURCES
+  teacher_losses_test.cpp
+  ${_basics}/guided_teacher.cpp
+  ${_basics}/kl_reference.cpp
+  ${_basics}/teacher_regression.cpp
+  ${_basics}/teacher_score.cpp
+  ${_basics}/velocity_error.cpp)
+target_include_directories(teacher_losses_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)

@@ -709,6 +709,47 @@ TEST_CASE("validation takes Euler steps") {
   CHECK(wrong_pixels(2.0F / 3.0F * 2.0F / 3.0F * 2.0F / 3.0F) > 5);  // the levels without shift
 }
 
+TEST_CASE("validation samples a distilled student with fresh noise between its steps") {
+  bind_host();
+  const Folder folder;
+  Studio studio;
+  studio.is_linear = true;
+  const MadeUpModels models = studio.models();
+  lb::Batch facts = facts_in(folder);
+  facts.set("pipeline.flow_shift", 2.0);  // of other samplers: a list of timesteps is as it is
+  ReportedFiles files;
+  const lb_event event = event_of(LB_ON_VALIDATE, 1, models, facts, files);
+  basics::Validation::Options options = validation_options();
+  options.timesteps = {1000, 600};
+  CHECK_THROWS_WITH(basics::Validation{options}, doctest::Contains("place of sampling_steps"));
+  options.has_sampling_steps = false;
+  basics::Validation(options).event(lb::Event(&event));
+  REQUIRE(studio.passes.size() == 2);
+  CHECK(studio.passes[1].first[0] == Approx(600.0).epsilon(1e-6));
+  CHECK(files.numbers.count("validation/2_steps_video_count") == 1);
+  // With v = x the first x0 is 0, so that 0.6 of the fresh noise is left, and then 0.6 - 0.36.
+  const auto fresh = lb::Draws(0, 1).normal("validation.renoise", {2, 4, 3, 5, 6});
+  const std::vector<float> noise = fresh.to_vector<float>();
+  const media::Image frame = media::read_gif(folder.path() / "validation/step_1.gif").frames[0];
+  const auto wrong_pixels = [&](const std::vector<float>& values, float factor) {
+    int wrong = 0;
+    for (int y = 0; y < 5; ++y) {
+      for (int x = 0; x < 6; ++x) {
+        const float value = factor * values[static_cast<size_t>(6 * y + x)];
+        wrong += std::abs(frame.at(3 + x, 3 + y).r - media::byte_of(value)) > 1 ? 1 : 0;
+      }
+    }
+    return wrong;
+  };
+  CHECK(wrong_pixels(noise, 0.24F) == 0);
+  CHECK(wrong_pixels(studio.starts.at(0).to_vector<float>(), 0.24F) > 5);
+
+  for (const std::vector<double>& list : {std::vector<double>{500, 600}, {1001}, {0}}) {
+    options.timesteps = list;
+    CHECK_THROWS_WITH(basics::Validation{options}, doctest::Contains("must descend"));
+  }
+}
+
 TEST_CASE("validation guides by u + g (c - u), and skips the second pass at 1") {
   bind_host();
   for (const double g : {0.0, 1.0, 2.0}) {

@@ -155,5 +155,13 @@ TEST_CASE("random: recorded draws replace generated ones, and a missing one is a
   CHECK(at::equal(normal(make_key(LB_NOISE, "noise", 1, 0), {2, 3}), at::ones({2, 3})));
   CHECK_THROWS(uniform(make_key(LB_NOISE, "noise", 2, 0), {2, 3}));
   CHECK_THROWS(uniform(make_key(LB_NOISE, "noise", 1, 0), {3, 2}));
+
+  set_recorded_draws({{"exit/1/0/0", at::tensor({3, 1}, at::kLong)}});
+  const auto key = make_key(LB_CONTROL, "exit", 1, 0);
+  std::vector<int64_t> values(2);
+  CHECK(random_api().integers(&key, 0, 4, values.data(), 2) == nullptr);
+  CHECK(values == std::vector<int64_t>{3, 1});
+  CHECK_THROWS(check(random_api().integers(&key, 0, 3, values.data(), 2)));  // 3 is outside
+  CHECK_THROWS(check(random_api().integers(&key, 0, 4, values.data(), 1)));
   set_recorded_draws({});
 }

@@ -5,6 +5,7 @@
 
 #include <limbeck/diffusion/convert.hpp>
 #include <limbeck/diffusion/guidance.hpp>
+#include <limbeck/diffusion/predict.hpp>
 
 namespace dmd2 {
 namespace {
@@ -21,27 +22,6 @@ diffusion::ScoreNorm norm_of(const std::string& name) {
   return name == "batch"   ? diffusion::ScoreNorm::kBatch
          : name == "frame" ? diffusion::ScoreNorm::kFrame
                            : diffusion::ScoreNorm::kSample;
-}
-
-// What networks read beside `noisy` and `timestep`.
-lb::Batch condition_of(const lb::Batch& batch) {
-  lb::Batch condition = batch.copy();
-  for (const char* name : {"latents", "noise", "noisy", "timestep"}) {
-    condition.drop(name);
-  }
-  return condition;
-}
-
-// Predicts the velocity at `noisy`, in f32 or f64.
-lb::Tensor velocity_of(const lb::Step& step,
-                       uint32_t role,
-                       lb::Batch in,
-                       const lb::Tensor& noisy,
-                       const lb::Tensor& timestep,
-                       uint32_t flags) {
-  const double scale = step.models().facts(role).number("time_scale", diffusion::kTimeScale);
-  in.set("noisy", noisy).set("timestep", timestep * (scale / diffusion::kTimeScale));
-  return diffusion::full_precision(step.models().run(role, in, flags)["velocity"]);
 }
 
 // Both batches as one, the second behind the first.
@@ -195,7 +175,6 @@ lb::Tensor Dmd2::rollout(const lb::Step& step, const Purposes& draws, bool with_
   const auto count = static_cast<int64_t>(timesteps.size());
   const auto exit = step.choose(draws.exit, count);
   step.log("dmd/exit_index", exit);
-  const auto condition = condition_of(batch);
   const auto sizes = sample_sizes(batch);
   const auto level = [&](int64_t i) {
     return level_at(step, lb::full({sizes[0]}, timesteps[static_cast<size_t>(i)]));
@@ -205,7 +184,8 @@ lb::Tensor Dmd2::rollout(const lb::Step& step, const Purposes& draws, bool with_
   };
   const auto x0_at = [&](const lb::Tensor& x, int64_t i, uint32_t flags) {
     const auto at = level(i);
-    const auto v = velocity_of(step, kStudent, condition, x, at.timestep, flags);
+    const auto v =
+        diffusion::predict_velocity(step.models(), kStudent, batch, x, at.timestep, flags);
     return diffusion::x0_from_velocity(x, v, at.sigma);
   };
 
@@ -231,8 +211,8 @@ lb::Tensor Dmd2::student_loss(const lb::Step& step, const lb::Tensor& x) const {
   const auto level = draw_level(step, kStudentDraws.level, x.size(0));
   const auto noisy =
       diffusion::add_noise(sample, step.normal(kStudentDraws.noise, x.sizes()), level.sigma);
-  const auto velocity =
-      velocity_of(step, kCritic, condition_of(step.batch()), noisy, level.timestep, LB_RUN_NO_GRAD);
+  const auto velocity = diffusion::predict_velocity(step.models(), kCritic, step.batch(), noisy,
+                                                    level.timestep, LB_RUN_NO_GRAD);
   const auto fake = diffusion::x0_from_velocity(noisy, velocity, level.sigma);
   const auto real = teacher_x0(step, noisy, level);
   const auto score = diffusion::score_difference(sample, fake, real, norm_);
@@ -257,9 +237,10 @@ lb::Tensor Dmd2::teacher_x0(const lb::Step& step,
                             const lb::Tensor& noisy,
                             const Level& level) const {
   const auto samples = noisy.size(0);
-  const auto conditional = condition_of(step.batch());
+  const auto& conditional = step.batch();
   const auto x0_of = [&](const lb::Batch& condition) {
-    const auto v = velocity_of(step, kTeacher, condition, noisy, level.timestep, LB_RUN_NO_GRAD);
+    const auto v = diffusion::predict_velocity(step.models(), kTeacher, condition, noisy,
+                                               level.timestep, LB_RUN_NO_GRAD);
     return diffusion::x0_from_velocity(noisy, v, level.sigma);
   };
   if (!is_guided()) {
@@ -274,9 +255,9 @@ lb::Tensor Dmd2::teacher_x0(const lb::Step& step,
           "guidance_in_one_batch needs a negative prompt of as many tokens as the texts of the "
           "data: " +
               unconditional["context"].shape() + " and " + conditional["context"].shape());
-  const auto v = velocity_of(step, kTeacher, stacked(unconditional, conditional, samples),
-                             lb::cat({noisy, noisy}, 0),
-                             lb::cat({level.timestep, level.timestep}, 0), LB_RUN_NO_GRAD);
+  const auto v = diffusion::predict_velocity(
+      step.models(), kTeacher, stacked(unconditional, conditional, samples),
+      lb::cat({noisy, noisy}, 0), lb::cat({level.timestep, level.timestep}, 0), LB_RUN_NO_GRAD);
   return diffusion::x0_from_velocity(
       noisy, diffusion::guide(v.narrow(0, 0, samples), v.narrow(0, samples, samples), g),
       level.sigma);
@@ -304,7 +285,8 @@ lb::Tensor Dmd2::critic_loss(const lb::Step& step, const lb::Tensor& x0) const {
   const auto level = draw_level(step, kCriticDraws.level, x0.size(0));
   const auto noise = step.normal(kCriticDraws.noise, x0.sizes());
   const auto noisy = diffusion::add_noise(x0, noise, level.sigma);
-  const auto v = velocity_of(step, kCritic, condition_of(step.batch()), noisy, level.timestep, 0);
+  const auto v =
+      diffusion::predict_velocity(step.models(), kCritic, step.batch(), noisy, level.timestep, 0);
   if (options_.critic_loss_type == "x0") {
     return lb::mse_loss(diffusion::x0_from_velocity(noisy, v, level.sigma), x0);
   }

@@ -168,6 +168,29 @@ TEST_CASE("dmd2: the cadence of updates, learning rates and the teacher's weight
   CHECK(hash("25", "teacher") == hash("50", "teacher"));
 }
 
+TEST_CASE("dmd2: adapters of a student learn from whole networks") {
+  const TempFolder folder;
+  const std::vector<std::string> data = {"--set",
+                                         "training.data.data_path=\"" + clips().string() + "\""};
+  const auto train = [&](std::vector<std::string> arguments, const char* output) {
+    arguments.insert(arguments.begin(), "train");
+    arguments.insert(arguments.end(), {"--override-output-dir", folder / output});
+    arguments.insert(arguments.end(), data.begin(), data.end());
+    const auto outcome = run_limbeck(arguments);
+    REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.output);
+  };
+  train({"tests/e2e/tiny_sft.toml"}, "base");
+  const auto weights = "\"" + folder / "base/export/student" + "\"";
+  train({"tests/e2e/tiny_dmd2.toml", "--set", "models.student.init_from=" + weights, "--set",
+         "models.critic.init_from=" + weights, "--set",
+         "models.student.lora={enable=true, rank=2, alpha=4}"},
+        "out");
+  CHECK(read_text(folder / "out/export/student/adapter_model.safetensors").size() > 1000);
+  const auto norms = metric(folder / "out/metrics.jsonl", "grad_norm/student");
+  REQUIRE(norms.size() == 2);
+  CHECK(norms[0] > 0);
+}
+
 TEST_CASE("dmd2: what cannot be is told before the first step") {
   const auto fault = [](const std::vector<std::string>& settings) {
     const TempFolder folder;

@@ -29,8 +29,9 @@ struct FakeStep {
   at::Tensor noise = video(1.1);
   at::Tensor velocity = video(2.5);
   bool has_terms = false;
-  lb_batch facts;   // of the network
-  at::Tensor seen;  // the timesteps that it was given
+  at::Tensor terms_saw;  // the entry "velocity" of the values
+  lb_batch facts;        // of the network
+  at::Tensor seen;       // the timesteps that it was given
   std::map<std::string, double> logged;
   lb_batch batch;
   lb_models models{};
@@ -75,6 +76,7 @@ struct FakeStep {
                      lb_tensor** out) -> lb_status* {
       if (static_cast<const FakeStep*>(of->ctx)->has_terms) {
         *out = limbeck::give((values->tensor("prediction") - values->tensor("target")).mean());
+        static_cast<FakeStep*>(of->ctx)->terms_saw = values->tensor("velocity");
       }
       return nullptr;
     };
@@ -130,6 +132,10 @@ TEST_CASE("terms of the manifest replace the mean squared error") {
   const double expected = (step.velocity - (step.noise - step.latents)).mean().item<double>();
   CHECK(near(step.loss(false), expected));
   CHECK(near(step.logged.at("loss"), expected));
+  // Terms that compare networks need what the network said, whatever is compared with the data.
+  CHECK(step.terms_saw.equal(step.velocity));
+  CHECK_FALSE(near(step.loss(true), expected));
+  CHECK(step.terms_saw.equal(step.velocity));
 }
 
 TEST_CASE("a prediction of 16 bits is compared in 32") {

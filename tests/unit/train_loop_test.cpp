@@ -123,6 +123,35 @@ TEST_CASE("train loop: a loss or a gradient that is not finite stops before weig
   CHECK_FALSE(weights_after(three).first.equal(expected));
 }
 
+TEST_CASE("train loop: a trained role that no loss reaches is an error, and no weight moves") {
+  const auto fault_of = [](auto bend) {
+    Training training(2);
+    training.book.bend = bend;
+    const auto before = [&] {
+      Run fresh(training.manifest);
+      fresh.load();
+      return fresh.optimizers.at(kNet)->role().master().clone();
+    }();
+    Run run(training.manifest);
+    std::string said;
+    try {
+      train(run, {}, std::nullopt);
+    } catch (const Error& error) {
+      said = error.message();
+      CHECK((error.fault() == Fault::kPlugin));
+    }
+    CHECK(run.optimizers.at(kNet)->role().master().equal(before));
+    return said;
+  };
+  const auto detached =
+      fault_of([](int64_t, const at::Tensor& loss, const at::Tensor&) { return loss.detach(); });
+  CHECK(detached.find("takes a scalar loss with history") != std::string::npos);
+  const auto of_another = fault_of([](int64_t, const at::Tensor&, const at::Tensor&) {
+    return at::ones({}, at::kFloat).requires_grad_(true).square();
+  });
+  CHECK(of_another.find("updates role 'net', but no loss gave it a gradient") != std::string::npos);
+}
+
 TEST_CASE("train loop: a stop by signal writes what trackers have, and exports") {
   Training training(5);
   training.book.on_event = [](const lb_event* event) {

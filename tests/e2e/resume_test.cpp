@@ -338,6 +338,15 @@ TEST_CASE("resume: what cannot be resumed is an error, and nothing is trained") 
   has(refused(elsewhere, "latest"), "do not go together");
 }
 
+TEST_CASE("resume: an average that is too slow for its run is told of at the start") {
+  const TempFolder folder;
+  const Setup slow = {sft(), 4, folder / "slow", {"models.student.ema.decay=0.9999"}};
+  CHECK(train(slow).output.find("still holds 100 % of its first value after all 4 updates") !=
+        std::string::npos);
+  const Setup quick = {sft(), 4, folder / "quick", {"models.student.ema.decay=0.1"}};
+  CHECK(train(quick).output.find("still holds") == std::string::npos);
+}
+
 TEST_CASE("resume: the time limit stops a run in time, and it goes on") {
   const TempFolder folder;
   Setup setup = {sft(), 100000, folder / "run", {"run.max_wall_time=\"1s\""}};

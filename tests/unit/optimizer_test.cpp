@@ -209,6 +209,22 @@ TEST_CASE("ema: the ramps of DiffusionNFT") {
   CHECK(average == doctest::Approx(7.8));
 }
 
+TEST_CASE("ema: the average of 16-bit weights moves by less than they can hold") {
+  auto spec = golden_spec();
+  spec.dtype = Precision::kBFloat16;
+  spec.ema = EmaSpec{0.9999, EmaWarmup::kConstant, 0};
+  Fixture fixture(spec);
+  CHECK((fixture.role.average().scalar_type() == at::kFloat));
+  RoleOptimizer optimizer(fixture.role, 200);
+  auto expected = fixture.role.average().to(at::kDouble);
+  for (int64_t step = 1; step <= 100; ++step) {
+    fixture.put_grad({0.1, -0.2, 0.3});
+    optimizer.update(step, 1.0);
+    expected = expected * 0.9999 + fixture.role.master().to(at::kDouble) * 1e-4;
+  }
+  CHECK((fixture.role.average() - expected).abs().max().item<double>() < 1e-6);
+}
+
 TEST_CASE("ema: a decay of zero is a copy, bit by bit") {
   auto spec = golden_spec();
   spec.ema = EmaSpec{0.5, EmaWarmup::kRamp, 0, 0.0, 0.5, 100};

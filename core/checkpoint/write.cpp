@@ -2,7 +2,6 @@
 #include "core/checkpoint/write.hpp"
 
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,8 +25,6 @@ constexpr std::string_view kUnfinished = ".unfinished";
   throw Error(Fault::kData, cat("cannot ", operation, " ", path.string(), ": ", why.message()));
 }
 
-std::error_code last_error() { return {errno, std::generic_category()}; }
-
 // A new folder that disappears again unless it is renamed.
 class NewFolder {
  public:
@@ -48,25 +45,47 @@ class NewFolder {
 
   const fs::path& path() const { return path_; }
 
-  // What was at `target` is in this folder afterwards.
+  // A folder at `target` is replaced.
   void rename_to(const fs::path& target) {
     flush_folder(path_ / kDcpFolder);
     flush_folder(path_);
-    if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) != 0) {
-      // File systems that know no exchange leave a moment without the old one; the new one is
-      // complete on disk by then.
-      if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) != 0) {
-        std::error_code failed;
-        fs::remove_all(target, failed);
-        if (::rename(path_.c_str(), target.c_str()) != 0) {
-          fail("rename to", target, last_error());
-        }
-      }
+    int failed = rename(target, RENAME_NOREPLACE);
+    if (failed == EEXIST) {
+      failed = rename(target, RENAME_EXCHANGE);  // the old one goes with this object
+    }
+    // Only a file system that does not know these flags: after any other fault what is there stays.
+    if (failed == EINVAL || failed == ENOSYS) {
+      failed = replace(target);
+    }
+    if (failed != 0) {
+      fail("rename to", target, {failed, std::generic_category()});
     }
     flush_folder(target.parent_path());
   }
 
  private:
+  int rename(const fs::path& target, unsigned int flags) const {
+    return ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), flags) == 0 ? 0 : errno;
+  }
+
+  // In two steps, between which there is none of that name; the new one is complete on disk by
+  // then. If the second fails, the old one comes back.
+  int replace(const fs::path& target) const {
+    auto aside = target;
+    aside += ".replaced";
+    const bool has_old = ::rename(target.c_str(), aside.c_str()) == 0;
+    if (::rename(path_.c_str(), target.c_str()) != 0) {
+      const int failed = errno;
+      if (has_old) {
+        ::rename(aside.c_str(), target.c_str());
+      }
+      return failed;
+    }
+    std::error_code ignored;
+    fs::remove_all(aside, ignored);
+    return 0;
+  }
+
   fs::path path_;
 };
 

@@ -2,10 +2,7 @@
 #include "core/checkpoint/folders.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cinttypes>
-#include <cstdio>
 #include <system_error>
 
 #include "core/base/error.hpp"
@@ -111,10 +108,7 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& output_dir) {
 }
 
 std::string completion_of(const std::string& record) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "limbeck.json xxh3 %016" PRIx64 "\n",
-                digest_of(record).xxh3);
-  return text.data();
+  return cat(kRecordFile, " xxh3 ", digest_text(digest_of(record).xxh3), "\n");
 }
 
 CheckpointRecord open_checkpoint(const fs::path& folder) {

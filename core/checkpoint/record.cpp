@@ -22,12 +22,6 @@ constexpr const char* kFormat = "limbeck.checkpoint";
 // Fields of the record itself; every other one is a fact.
 constexpr std::array kOwn = {"format", "version", "step", "saved", "files"};
 
-std::string hex_of(uint64_t number) {
-  std::array<char, 20> text{};
-  std::snprintf(text.data(), text.size(), "%016" PRIx64, number);
-  return text.data();
-}
-
 bool is_within(const std::string& path) {
   const std::filesystem::path parts(path);
   if (path.empty() || parts.is_absolute()) {
@@ -134,6 +128,12 @@ class RecordParser {
 
 }  // namespace
 
+std::string digest_text(uint64_t hash) {
+  std::array<char, 20> text{};
+  std::snprintf(text.data(), text.size(), "%016" PRIx64, hash);
+  return text.data();
+}
+
 FileDigest digest_of(std::string_view text) {
   return {text.size(), XXH3_64bits(text.data(), text.size())};
 }
@@ -144,8 +144,9 @@ std::string CheckpointRecord::to_json() const {
   whole.update(facts);
   auto list = nlohmann::ordered_json::array();
   for (const auto& file : files) {
-    list.push_back(
-        {{"path", file.path}, {"bytes", file.digest.bytes}, {"xxh3", hex_of(file.digest.xxh3)}});
+    list.push_back({{"path", file.path},
+                    {"bytes", file.digest.bytes},
+                    {"xxh3", digest_text(file.digest.xxh3)}});
   }
   whole["files"] = std::move(list);
   return whole.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

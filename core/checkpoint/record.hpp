@@ -17,6 +17,9 @@ namespace limbeck {
 
 inline constexpr const char* kRecordFile = "limbeck.json";
 
+// "0123456789abcdef": a hash as records have it.
+LIMBECK_API std::string digest_text(uint64_t hash);
+
 // Of a text that is, or will be, a file.
 LIMBECK_API FileDigest digest_of(std::string_view text);
 

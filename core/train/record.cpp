@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cinttypes>
-#include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <thread>
@@ -20,6 +18,7 @@
 #include "core/base/log.hpp"
 #include "core/base/sha256.hpp"
 #include "core/base/text.hpp"
+#include "core/checkpoint/record.hpp"
 #include "core/plugin/host_table.hpp"
 
 namespace limbeck {
@@ -55,11 +54,9 @@ Document data_json(const Run& run) {
   if (run.loader == nullptr) {
     return nullptr;
   }
-  std::array<char, 20> fingerprint{};
-  std::snprintf(fingerprint.data(), fingerprint.size(), "%016" PRIx64, run.loader->fingerprint());
   return {{"type", run.manifest.data->dataset.component->name()},
           {"samples", run.loader->length()},
-          {"fingerprint", fingerprint.data()}};
+          {"fingerprint", digest_text(run.loader->fingerprint())}};
 }
 
 // The value of the first line of /proc/cpuinfo that begins with `name`.

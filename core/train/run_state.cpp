@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/train/run_state.hpp"
 
-#include <array>
-#include <cinttypes>
-#include <cstdio>
 #include <map>
 #include <set>
 #include <utility>
@@ -25,12 +22,6 @@ namespace limbeck {
 namespace {
 
 using Document = nlohmann::ordered_json;
-
-std::string hex_of(uint64_t number) {
-  std::array<char, 20> text{};
-  std::snprintf(text.data(), text.size(), "%016" PRIx64, number);
-  return text.data();
-}
 
 // Weights that training changes, by gradients or as an average of others.
 bool is_saved(const Role& role) { return role.is_trained() || role.spec().is_shadow; }
@@ -132,7 +123,7 @@ Document role_json(const Role& role) {
           {"average_of", spec.is_shadow ? Document(spec.shadow_of) : Document()},
           {"averaged", role.has_average()},
           {"parameters", role.layout().parameter_count()},
-          {"frozen_xxh3", hex_of(role.frozen_hash())},
+          {"frozen_xxh3", digest_text(role.frozen_hash())},
           {"adapters", adapters_json(role)},
           {"parts", std::move(parts)}};
 }
@@ -255,7 +246,7 @@ void check_source(const Role& role, const nlohmann::json& saved) {
            "weights to start from and a checkpoint to go on from do not go together: set init_from "
            "back, or start a new run without --resume-from-checkpoint");
   }
-  const auto hash = hex_of(role.frozen_hash());
+  const auto hash = digest_text(role.frozen_hash());
   if (hash != saved.at("frozen_xxh3").get<std::string>()) {
     refuse(cat("the frozen weights of role '", role.name(),
                "' are not those that the run was saved with"),

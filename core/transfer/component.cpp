@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -290,12 +289,6 @@ void compare_names(const TensorFiles& base,
   list("unexpected", unexpected);
   list("of another shape", misshapen);
   throw Error(Fault::kData, text, "name the base that the role was trained from");
-}
-
-std::string digest_text(uint64_t xxh3) {
-  std::ostringstream text;
-  text << std::hex << std::setfill('0') << std::setw(16) << xxh3;
-  return text.str();
 }
 
 }  // namespace limbeck

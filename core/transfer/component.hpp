@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/export.hpp"
+#include "core/checkpoint/record.hpp"  // digest_text()
 #include "core/transfer/tensor_files.hpp"
 
 namespace limbeck {
@@ -52,8 +53,5 @@ LIMBECK_API void verify_component(const std::filesystem::path& folder,
 LIMBECK_API void compare_names(const TensorFiles& base,
                                const TensorFiles& source,
                                const std::vector<TensorCopy>& tensors);
-
-// "0123456789abcdef": a digest as records have it.
-LIMBECK_API std::string digest_text(uint64_t xxh3);
 
 }  // namespace limbeck

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint/record.hpp"
 #include "core/transfer/export_role.hpp"
 
 #include <algorithm>

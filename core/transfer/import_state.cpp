@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint/record.hpp"
 #include "core/transfer/import_state.hpp"
 
 #include <memory>

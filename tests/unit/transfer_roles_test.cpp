@@ -16,6 +16,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/checkpoint/record.hpp"
 #include "core/transfer/export_role.hpp"
 #include "core/transfer/import_state.hpp"
 #include "core/transfer/saved_run.hpp"
